@@ -37,7 +37,9 @@ DEPTH: Final = 5
 TURNS: Final = 30
 #: Seconds in which an idle gateway does once whatever it does every second.
 IDLE: Final = 1.3
-#: Seconds without a call after which a request is over in every thread of the gateway.
+#: Seconds without a call after which a request is over in every thread of the gateway: of those before, and of the one
+#: that is traced.
+PAUSE: Final = 0.08
 QUIET: Final = 0.4
 
 
@@ -166,12 +168,14 @@ def trace_request() -> Walk:
         with GatewayThread(settings) as gateway:
             for turns in range(1, TURNS):
                 _post(gateway.url, make_messages(turns))
-            wait_until_quiet(before)
+                # As an agent would, whose tools take longer than the gateway takes to record the response.
+                wait_until_quiet(before, PAUSE)
+            wait_until_quiet(before, QUIET)
             note = idle.count_call
             time.sleep(IDLE)
             note = walk.watch_call
             _post(gateway.url, make_messages(TURNS))
-            wait_until_quiet(walk)
+            wait_until_quiet(walk, QUIET)
             note = before.count_call
     finally:
         threading.setprofile(None)
@@ -182,12 +186,12 @@ def trace_request() -> Walk:
     return walk
 
 
-def wait_until_quiet(walk: Walk) -> None:
-    """Wait until no thread calls anything more: a gateway records a response after it has relayed it."""
+def wait_until_quiet(walk: Walk, seconds: float) -> None:
+    """Wait until no thread calls anything for `seconds`: a gateway records a response after it has relayed it."""
     seen = -1
     while (calls := walk.functions.total()) != seen:
         seen = calls
-        time.sleep(QUIET)
+        time.sleep(seconds)
 
 
 def _post(url: str, messages: list[dict[str, Any]]) -> None:
