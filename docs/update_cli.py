@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
 
 from elision.cli.app import app
 
@@ -28,7 +27,7 @@ be read of a file that holds more is reported, and is no failure.
 
 def reference() -> str:
     """The whole page."""
-    group: Any = typer.main.get_command(app)
+    group: Any = app
     return "\n".join([_INTRODUCTION, *_commands("elision", group)])
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks closed-loop`."""
+"""`elision lab closed-loop`."""
 
 from __future__ import annotations
 
@@ -6,32 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.__main__ import main
-from benchmarks.closed_loop import parse_knobs
+
+from elision.testing.loop.loop_study import parse_knobs
+from tests.cli.in_process import run_elision
+
+STUDY = ["lab", "closed-loop", "--seeds", "2", "--first-seed", "40", "--knob", "calls=20", "--prices", "uncached"]
 
 
-def test_two_seeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Every family under three strategies: a paired table, and JSON with every outcome."""
-    path, chart = tmp_path / "found.json", tmp_path / "found.svg"
-    arguments = ["--seeds", "2", "--first-seed", "40", "--calls", "20", "--prices", "uncached", "--jobs", "1"]
-    main(
-        [
-            "closed-loop",
-            *arguments,
-            "--json",
-            str(path),
-            "--chart",
-            str(chart),
-            "--variants",
-            "masking(window=3)",
-            "paper-masking",
-        ]
-    )
-    table = capsys.readouterr().out
-    assert "uncached, 12 tasks" in table
+def test_two_seeds(tmp_path: Path) -> None:
+    """Every family under three strategies: a paired table, a chart, and JSON with every outcome."""
+    chart = tmp_path / "found.svg"
+    options = [*STUDY, "--jobs", "1", "-s", "masking(window=3)", "-s", "paper-masking"]
+    assert "uncached, 12 tasks" in run_elision(*options, "--svg", chart).stdout
     drawn = chart.read_text(encoding="utf-8")
     assert all(text in drawn for text in ("masking(window=3)", "paper-masking", "uncached", "cost / raw"))
-    found = json.loads(path.read_bytes())
+    found = json.loads(run_elision(*options, "--json").stdout)
+    assert (found["schema"], found["command"]) == ("elision/1", "lab closed-loop")
     assert [each["variant"] for each in found["comparisons"]] == ["raw", "masking(window=3)", "paper-masking"]
     assert len(found["outcomes"]) == 36
     assert {each["seed"] for each in found["outcomes"]} == {40, 41}
@@ -41,21 +31,22 @@ def test_two_seeds(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--variants", "maskign"], "maskign"),
-        (["--variants", "masking + colour=red"], "no option 'colour'"),
-        (["--knobs", "rot=2"], "rot is a share"),
-        (["--knobs", "mood=bad"], "mood"),
-        (["--knobs", "calls=many"], "calls"),
+        (["-s", "maskign"], "maskign"),
+        (["-s", "masking + colour=red"], "no option 'colour'"),
+        (["--knob", "rot=2"], "rot is a share"),
+        (["--knob", "mood=bad"], "mood"),
+        (["--knob", "calls=many"], "calls"),
         (["--prices", "no-such-model-1"], "no-such-model-1"),
-        (["--families", "chess"], "chess"),
-        (["--seeds", "0"], "1 or more"),
+        (["--family", "chess"], "chess"),
+        (["--seeds", "0"], "--seeds"),
+        (["--model", "openai:gpt-5"], "--max-cost-usd"),
     ],
 )
-def test_bad_options(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_bad_options(arguments: list[str], message: str) -> None:
     """Each is refused with a sentence that names it, before anything runs."""
-    with pytest.raises(SystemExit):
-        main(["closed-loop", *arguments])
-    assert message in capsys.readouterr().err
+    done = run_elision("lab", "closed-loop", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
 
 
 def test_knobs_in_text() -> None:

@@ -1,4 +1,4 @@
-"""`elision outcomes` at the terminal: the published figures as trajectories and reports, and what it refuses."""
+"""`elision lab outcomes` at the terminal: the published figures as trajectories and reports, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.outcomes import outcomes
+from elision.cli.app import app
 from elision.errors import ElisionError, FormatError
 from elision.stores.store_urls import open_existing
 from tests.cli.stored import played
 from tests.cli.stored import url as store_url
 from tests.lab.outcome_files import TABLE, mini_traj, write_published, write_report
 
-APP = typer.Typer()
-APP.command()(outcomes)
-
 
 def run(*arguments: object, width: int = 120) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments], env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["lab", "outcomes", *map(str, arguments)], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: object, width: int = 120) -> str:
@@ -71,7 +67,7 @@ def test_files(tmp_path: Path) -> None:
     asked = [f"--{kind}={tmp_path / f'o.{kind}'}" for kind in ("json", "html", "png")]
     printed(TABLE, *asked)
     found = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
-    assert found["format"] == "elision.outcomes/1"
+    assert found["schema"] == "elision/1"
     assert [row["solved"] for row in found["strategies"]] == [28] * 4
     assert len(found["runs"]) == 200
     assert len(found["shared"]["instances"]) == 50
@@ -87,8 +83,8 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_json_on_standard_output() -> None:
-    result = run(TABLE, "--json", "-")
-    assert json.loads(result.stdout)["format"] == "elision.outcomes/1"
+    result = run(TABLE, "--json")
+    assert json.loads(result.stdout)["schema"] == "elision/1"
     assert "hybrid costs $0.571 a run" in result.stderr
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import MissingExtra
@@ -27,13 +27,12 @@ ELISION = (sys.executable, "-c", "from elision.cli import main; main()")
 
 def test_writes_what_was_asked_for(tmp_path: Path) -> None:
     """A table on the terminal, JSON, one page, one picture."""
-    files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "png")}
+    files = {name: tmp_path / f"out.{name}" for name in ("html", "png")}
     options = [word for name, file in files.items() for word in (f"--{name}", str(file))]
     command = ["replay", str(SWE_AGENT), "-s", "raw", "-s", "masking", "-j", "1", *options]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.output
     assert "masking" in result.output
-    assert json.loads(files["json"].read_text("utf-8"))["format"] == "elision.replay/1"
     assert files["html"].read_text("utf-8").startswith("<!doctype html>")
     assert files["png"].read_bytes().startswith(b"\x89PNG")
 
@@ -91,9 +90,9 @@ def test_a_truncated_file_loses_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "whole.jsonl.gz").write_bytes(whole)
     out = tmp_path / "out" / "r.json"
     out.parent.mkdir()
-    result = run_elision("replay", tmp_path, "-s", "masking", "--json", out)
+    result = run_elision("replay", tmp_path, "-s", "masking", "--json")
     assert result.returncode == 0, result.stderr
-    data = json.loads(out.read_text("utf-8"))
+    data = json.loads(result.stdout)
     assert any("whole" in run["file"] for run in data["runs"])
     assert any("cut" in problem["file"] for problem in data["problems"])
 
@@ -161,7 +160,7 @@ def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
     assert 1 <= len(data["runs"]) < 40
 
 
-@pytest.mark.parametrize("kind", ["json", "html", "png"])
+@pytest.mark.parametrize("kind", ["html", "png"])
 def test_a_recording_is_never_overwritten(tmp_path: Path, kind: str) -> None:
     """An output that is an input, or somebody else's file, is refused before the work begins."""
     run = tmp_path / "run.traj.gz"
@@ -185,9 +184,9 @@ def test_our_own_report_is_written_anew(tmp_path: Path) -> None:
 
 
 def test_json_on_standard_output() -> None:
-    """`--json -` prints JSON and nothing else there."""
-    result = run_elision("replay", SWE_AGENT, "-s", "raw", "--json", "-")
-    assert json.loads(result.stdout)["format"] == "elision.replay/1"
+    """`--json` prints JSON and nothing else there."""
+    result = run_elision("replay", SWE_AGENT, "-s", "raw", "--json")
+    assert json.loads(result.stdout)["schema"] == "elision/1"
 
 
 def test_a_full_disk_and_a_poor_locale() -> None:
@@ -255,10 +254,9 @@ def test_a_name_that_is_no_text_is_written_all_the_same(tmp_path: Path) -> None:
     """A file's name may hold bytes that are no UTF-8."""
     run = os.fsencode(tmp_path) + b"/run-\xff.traj.gz"
     Path(os.fsdecode(run)).write_bytes(SWE_AGENT.read_bytes())
-    out = tmp_path / "out.json"
-    result = run_elision("replay", tmp_path, "-s", "raw", "--json", out)
+    result = run_elision("replay", tmp_path, "-s", "raw", "--json")
     assert result.returncode == 0, result.stderr
-    assert "run-" in json.loads(out.read_text("utf-8"))["runs"][0]["file"]
+    assert "run-" in json.loads(result.stdout)["runs"][0]["file"]
 
 
 def test_says_what_was_recorded() -> None:
@@ -325,7 +323,7 @@ def test_raw_with_folded_results_is_no_yardstick() -> None:
 
 def test_hindsight_can_be_left_out() -> None:
     """No column, no yardstick in the JSON, no default strategy that needs one; asking for one is refused."""
-    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "--json", "-")
+    result = run_elision("replay", SWE_AGENT, "--no-hindsight", "--json")
     data = json.loads(result.stdout)
     assert data["hindsight"] is False
     assert {run["usd_hindsight"] for run in data["runs"]} == {None}

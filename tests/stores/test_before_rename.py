@@ -71,7 +71,7 @@ def test_an_old_store_recognizes_appends_from_now_on(url: str) -> None:
 
 
 def test_an_old_log_is_imported() -> None:
-    """`elision store import` takes a log of the old form."""
+    """`elision sessions import` takes a log of the old form."""
     sessions = LogFile(DATA / "log.jsonl").sessions()
     assert [session.key for session in sessions] == ["before"]
 

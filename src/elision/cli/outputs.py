@@ -111,10 +111,9 @@ def encode_report(text: str) -> bytes:
 
 def print_json(command: str, values: Mapping[str, Any]) -> None:
     """Print the result of a command as JSON: its schema and the command, then `values`."""
-    text = json.dumps({"schema": SCHEMA, "command": command, **values}, indent=1, ensure_ascii=False, allow_nan=False)
+    text = json.dumps({"schema": SCHEMA, "command": command, **values}, indent=1, allow_nan=False)
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-    sys.stdout.buffer.write(encode_report(f"{text}\n"))
-    sys.stdout.buffer.flush()
 
 
 def write_reports(
