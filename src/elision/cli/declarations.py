@@ -134,10 +134,12 @@ def add_help_all(command: click.Command) -> None:
     def print_all(ctx: click.Context, parameter: click.Parameter, is_given: bool) -> None:
         if not is_given:
             return
-        for each in command.params:
-            if isinstance(each, click.Option) and each.name != "help_all":
-                each.hidden = False
+        rare = list_rare_options(command)
+        for each in rare:
+            each.hidden = False
         click.echo(ctx.get_help())
+        for each in rare:
+            each.hidden = True
         ctx.exit()
 
     if list_rare_options(command):
