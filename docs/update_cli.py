@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-
 from elision.cli.app import app
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"

@@ -30,10 +30,9 @@ def test_audit_fits_the_terminal(tmp_path: Path, width: int) -> None:
 
 
 def test_audit_json_sums_to_the_bill(tmp_path: Path) -> None:
-    file = tmp_path / "audit.json"
-    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", file, "--no-replay")
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", "--no-replay")
     assert result.exit_code == 0, result.output
-    found = json.loads(file.read_text())
+    found = json.loads(result.stdout)
     assert found["schema"] == "elision/1"
     assert set(found["causes"]) <= set(CAUSES)
     assert sum(cause["usd"] for cause in found["causes"].values()) == pytest.approx(found["usd"])
@@ -42,10 +41,9 @@ def test_audit_json_sums_to_the_bill(tmp_path: Path) -> None:
 
 
 def test_given_prices_are_taken(tmp_path: Path) -> None:
-    file = tmp_path / "audit.json"
-    run(session(tmp_path / "s.jsonl", *BILLS), "--json", file, "--no-replay", "--price", "input=1,output=0")
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", "--no-replay", "--price", "input=1,output=0")
     # All of 26,000 prompt tokens at one price.
-    assert json.loads(file.read_text())["usd"] == pytest.approx(0.026)
+    assert json.loads(result.stdout)["usd"] == pytest.approx(0.026)
 
 
 def test_no_logs_are_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,8 +113,8 @@ def test_without_usage(tmp_path: Path) -> None:
     """Recordings without usage are named in one line; those without a cache in another."""
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     (tmp_path / "mute.json").write_text(json.dumps(messages))
-    text = printed(tmp_path / "mute.json")
-    assert text.startswith("No usage recorded, 1 run: mute\n")
+    text = run(tmp_path / "mute.json").stdout
+    assert "\nNo usage recorded, 1 run: mute\n" in text
     assert text.endswith("  No bill to compare with: 1 run without usage.\n")
 
 

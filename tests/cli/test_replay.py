@@ -178,9 +178,9 @@ def test_a_recording_is_never_overwritten(tmp_path: Path, kind: str) -> None:
 
 def test_our_own_report_is_written_anew(tmp_path: Path) -> None:
     """The second replay replaces what the first one wrote; one file for two outputs is refused."""
-    out = tmp_path / "out.json"
-    assert [run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out).returncode for _ in range(2)] == [0, 0]
-    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", out, "--html", out).returncode == 2
+    out = tmp_path / "out.html"
+    assert [run_elision("replay", SWE_AGENT, "-s", "raw", "--html", out).returncode for _ in range(2)] == [0, 0]
+    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--png", out, "--html", out).returncode == 2
 
 
 def test_json_on_standard_output() -> None:
@@ -221,28 +221,28 @@ def test_nothing_replayed_is_an_error() -> None:
 
 def test_with_nothing_finished_nothing_is_written(tmp_path: Path) -> None:
     """A good report stays, no empty one comes, and what was recorded is not told of no run."""
-    good, new = tmp_path / "good.json", tmp_path / "new.html"
-    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
+    good, new = tmp_path / "good.html", tmp_path / "new.png"
+    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--html", good).returncode == 0
     before = good.read_bytes()
-    result = run_elision("replay", SWE_AGENT, "-s", "masking(budget=4000)", "--json", good, "--html", new)
+    result = run_elision("replay", SWE_AGENT, "-s", "masking(budget=4000)", "--html", good, "--png", new)
     assert result.returncode == 2
     assert "Nothing is written" in result.stderr
     assert "Recorded as" not in result.stderr
     assert good.read_bytes() == before
-    assert os.listdir(tmp_path) == ["good.json"]
+    assert os.listdir(tmp_path) == ["good.html"]
 
 
 def test_a_recording_without_a_run_leaves_nothing(tmp_path: Path) -> None:
     """A file that cannot be read leaves no empty report beside it."""
     (tmp_path / "notes.txt").write_text("hello")
-    assert run_elision("replay", tmp_path / "notes.txt", "--json", tmp_path / "out.json").returncode == 2
+    assert run_elision("replay", tmp_path / "notes.txt", "--html", tmp_path / "out.html").returncode == 2
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_a_file_that_cannot_be_written_costs_neither_table_nor_the_other_files(tmp_path: Path) -> None:
     """The work is shown, the other report is there, and the error names the file."""
     page = tmp_path / "out.html"
-    result = run_elision("replay", SWE_AGENT, "-s", "masking", "--json", "/dev/full", "--html", page)
+    result = run_elision("replay", SWE_AGENT, "-s", "masking", "--png", "/dev/full", "--html", page)
     assert result.returncode == 2
     assert "elision: /dev/full: cannot be written (No space left on device)" in result.stderr
     assert f"wrote{page}" in "".join(result.stderr.split())
@@ -285,19 +285,19 @@ def _interrupted(command: tuple[object, ...], line: str) -> tuple[int, str]:
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_before_the_first_run_is_finished_leaves_every_file(tmp_path: Path, jobs: str) -> None:
     """A good report stays as it is, and no other comes; two long runs are at work when it is pressed."""
-    folder, good = tmp_path / "runs", tmp_path / "good.json"
+    folder, good = tmp_path / "runs", tmp_path / "good.html"
     folder.mkdir()
     for name in ("a.jsonl.gz", "b.jsonl.gz"):
         (folder / name).write_bytes((RUNS / "pi-session.jsonl.gz").read_bytes())
-    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--json", good).returncode == 0
+    assert run_elision("replay", SWE_AGENT, "-s", "raw", "--html", good).returncode == 0
     before = good.read_bytes()
-    command = ("replay", folder, "-j", jobs, "--json", good, "--html", tmp_path / "new.html")
+    command = ("replay", folder, "-j", jobs, "--html", good, "--png", tmp_path / "new.png")
     code, said = _interrupted(command, "% of the work is done")
     assert code == 130
     assert "Nothing is written" in said
     assert "Recorded as" not in said
     assert good.read_bytes() == before
-    assert sorted(os.listdir(tmp_path)) == ["good.json", "runs"]
+    assert sorted(os.listdir(tmp_path)) == ["good.html", "runs"]
 
 
 def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path) -> None:
@@ -306,10 +306,10 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:30]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
     out = tmp_path / "out.json"
-    command = ("replay", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-j", "1", "--json", out)
+    command = ("replay", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-j", "1", "--json")
     code, _ = _interrupted(command, "20 % of the work is done")
     assert code == 130
-    assert {Path(run["file"]).name for run in json.loads(out.read_bytes())["runs"]} == {"a.jsonl"}
+    assert {Path(run["file"]).name for run in json.loads(result.stdout)["runs"]} == {"a.jsonl"}
 
 
 def test_raw_with_folded_results_is_no_yardstick() -> None:
@@ -328,7 +328,6 @@ def test_hindsight_can_be_left_out() -> None:
     assert data["hindsight"] is False
     assert {run["usd_hindsight"] for run in data["runs"]} == {None}
     assert "hybrid, hindsight" not in {run["strategy"] for run in data["runs"]}
-    assert "No hindsight here" in result.stderr
     refused = run_elision("replay", SWE_AGENT, "--no-hindsight", "-s", "masking(schedule=hindsight)")
     assert refused.returncode == 2
     assert "--no-hindsight" in refused.stderr
@@ -376,13 +375,13 @@ def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
         "--no-hindsight",
     ]
     plain = CliRunner().invoke(app, command)
-    found = CliRunner().invoke(app, [*command, "--elongation", "masking=1.2", "--json", str(out)])
+    found = CliRunner().invoke(app, [*command, "--elongation", "masking=1.2", "--json"])
     assert found.exit_code == plain.exit_code == 0
     headline = next(line for line in plain.output.splitlines() if line.startswith("Masking costs"))
     assert headline in found.output
     assert "Turns as assumed, against raw: masking +20 %" in " ".join(found.output.split())
     assert "Turns as measured live" in plain.output
-    data = json.loads(out.read_text("utf-8"))
+    data = json.loads(found.stdout)
     assert data["elongation"]["factors"]["masking"] == {"low": 1.2, "high": 1.2, "basis": "given"}
     by_strategy = {row["strategy"]: row for row in data["totals"]}
     raw, masking = by_strategy["raw"], by_strategy["masking"]

@@ -94,9 +94,11 @@ def test_when_the_strategy_will_act(strategy: str, expected: str) -> None:
     """One sentence, for a typical run at the prices in force; JSON has the figures."""
     given = {"AGENT_CONTEXT_STRATEGY": strategy, "AGENT_CONTEXT_MASKING_WINDOW": ""}
     (Path.cwd() / "elision.toml").unlink()
-    words = " ".join(printed(**given).split())
+    forecast = CliRunner().invoke(app, ["replay", "--forecast"], env=given)
+    words = " ".join(forecast.stdout.split())
     assert f"In a typical coding run of 88 calls at the prices of anthropic: {expected}" in words
-    figures = json.loads(printed("--json", **given))["forecast"]
+    found = CliRunner().invoke(app, ["replay", "--forecast", "--json"], env=given)
+    [figures] = json.loads(found.stdout)["forecasts"]
     if strategy == "Paper-Hybrid":
         assert (figures["first_placeholder"], figures["first_summary"], figures["prices"]) == (12, 44, "anthropic")
 

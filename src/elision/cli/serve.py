@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -188,6 +187,8 @@ def _describe_mode(settings: GatewaySettings) -> str:
 
 def _check_gateway(given: dict[str, Any], *, as_json: bool) -> int:
     # Slow to import, and no gateway that serves needs it.
+    import asyncio
+
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
