@@ -143,8 +143,7 @@ def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
     source = gzip.decompress(SWE_AGENT.read_bytes())
     for number in range(40):
         (tmp_path / f"run{number:02}.traj").write_bytes(source)
-    out = tmp_path / "out.json"
-    command = [*ELISION, "replay", str(tmp_path), "-s", "masking", "-j", "1", "--json", str(out)]
+    command = [*ELISION, "replay", str(tmp_path), "-s", "masking", "-j", "1", "--json"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
@@ -153,9 +152,9 @@ def test_ctrl_c_leaves_the_finished_part(tmp_path: Path) -> None:
             if " 1 of 40 replays finished" in line:
                 break
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE)
+        printed, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    data = json.loads(out.read_text("utf-8"))
+    data = json.loads(printed)
     assert data["finished"] is False
     assert 1 <= len(data["runs"]) < 40
 
@@ -203,13 +202,13 @@ def test_a_full_disk_and_a_poor_locale() -> None:
 
 def test_a_closed_pipe_costs_no_file(tmp_path: Path) -> None:
     """`| head` ends the table early; the files are there all the same, and it is no failure."""
-    out = tmp_path / "out.json"
-    command = [*ELISION, "replay", str(SWE_AGENT), "-s", "raw", "--json", str(out)]
+    out = tmp_path / "out.html"
+    command = [*ELISION, "replay", str(SWE_AGENT), "-s", "raw", "--html", str(out)]
     with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(timeout=PATIENCE) == 0
-    assert json.loads(out.read_text("utf-8"))["runs"]
+    assert out.read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_nothing_replayed_is_an_error() -> None:
@@ -267,10 +266,10 @@ def test_says_what_was_recorded() -> None:
     )
 
 
-def _interrupted(command: tuple[object, ...], line: str) -> tuple[int, str]:
-    """The exit code and standard error of `elision`, interrupted when it prints a line with `line` in it."""
+def _interrupted(command: tuple[object, ...], line: str) -> tuple[int, str, str]:
+    """The exit code, standard error and standard output of `elision`, interrupted when it prints a line with `line` in it."""
     command = (*ELISION, *map(str, command))
-    with start_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = ""
         for each in process.stderr:
@@ -278,8 +277,8 @@ def _interrupted(command: tuple[object, ...], line: str) -> tuple[int, str]:
             if line in each:
                 break
         process.send_signal(signal.SIGINT)
-        said += process.communicate(timeout=PATIENCE)[1]
-    return process.returncode, said
+        printed, rest = process.communicate(timeout=PATIENCE)
+    return process.returncode, said + rest, printed
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -292,7 +291,7 @@ def test_ctrl_c_before_the_first_run_is_finished_leaves_every_file(tmp_path: Pat
     assert run_elision("replay", SWE_AGENT, "-s", "raw", "--html", good).returncode == 0
     before = good.read_bytes()
     command = ("replay", folder, "-j", jobs, "--html", good, "--png", tmp_path / "new.png")
-    code, said = _interrupted(command, "% of the work is done")
+    code, said, _ = _interrupted(command, "% of the work is done")
     assert code == 130
     assert "Nothing is written" in said
     assert "Recorded as" not in said
@@ -305,11 +304,10 @@ def test_ctrl_c_within_a_long_run_loses_nothing_that_is_finished(tmp_path: Path)
     lines = gzip.decompress((RUNS / "pi-session.jsonl.gz").read_bytes()).splitlines(keepends=True)
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:30]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
-    out = tmp_path / "out.json"
     command = ("replay", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "-j", "1", "--json")
-    code, _ = _interrupted(command, "20 % of the work is done")
+    code, _, printed = _interrupted(command, "20 % of the work is done")
     assert code == 130
-    assert {Path(run["file"]).name for run in json.loads(result.stdout)["runs"]} == {"a.jsonl"}
+    assert {Path(run["file"]).name for run in json.loads(printed)["runs"]} == {"a.jsonl"}
 
 
 def test_raw_with_folded_results_is_no_yardstick() -> None:
@@ -338,17 +336,16 @@ def test_ctrl_c_with_several_workers(tmp_path: Path) -> None:
     source = gzip.decompress(SWE_AGENT.read_bytes())
     for number in range(30):
         (tmp_path / f"run{number:02}.traj").write_bytes(source)
-    out = tmp_path / "out.json"
-    command = [*ELISION, "replay", str(tmp_path), "-s", "masking", "-s", "hybrid", "-j", "2", "--json", str(out)]
-    with start_process(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    command = [*ELISION, "replay", str(tmp_path), "-s", "masking", "-s", "hybrid", "-j", "2", "--json"]
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "replays finished" in line:
                 break
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=PATIENCE)
+        printed, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert 1 <= len(json.loads(out.read_text("utf-8"))["runs"]) < 60
+    assert 1 <= len(json.loads(printed)["runs"]) < 60
 
 
 def test_version_and_help() -> None:
@@ -360,7 +357,6 @@ def test_version_and_help() -> None:
 
 def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
     """The column and the sentence below the table; in JSON what each strategy costs then. The headline stays."""
-    out = tmp_path / "r.json"
     command = [
         "replay",
         str(SWE_AGENT),
@@ -375,13 +371,13 @@ def test_turns_are_assumed_on_request(tmp_path: Path) -> None:
         "--no-hindsight",
     ]
     plain = CliRunner().invoke(app, command)
-    found = CliRunner().invoke(app, [*command, "--elongation", "masking=1.2", "--json"])
+    found = CliRunner().invoke(app, [*command, "--elongation", "masking=1.2"])
     assert found.exit_code == plain.exit_code == 0
     headline = next(line for line in plain.output.splitlines() if line.startswith("Masking costs"))
     assert headline in found.output
     assert "Turns as assumed, against raw: masking +20 %" in " ".join(found.output.split())
     assert "Turns as measured live" in plain.output
-    data = json.loads(found.stdout)
+    data = json.loads(CliRunner().invoke(app, [*command, "--elongation", "masking=1.2", "--json"]).stdout)
     assert data["elongation"]["factors"]["masking"] == {"low": 1.2, "high": 1.2, "basis": "given"}
     by_strategy = {row["strategy"]: row for row in data["totals"]}
     raw, masking = by_strategy["raw"], by_strategy["masking"]
