@@ -267,7 +267,7 @@ def test_says_what_was_recorded() -> None:
 
 
 def _interrupted(command: tuple[object, ...], line: str) -> tuple[int, str, str]:
-    """The exit code, standard error and standard output of `elision`, interrupted when it prints a line with `line` in it."""
+    """The exit code and both outputs of `elision`, interrupted when it prints a line with `line` in it."""
     command = (*ELISION, *map(str, command))
     with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
