@@ -4,7 +4,6 @@ BIN := .venv/bin
 export UV_PYTHON_DOWNLOADS := never
 # Some images set it: then each of the processes that the tests start would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-RUNS ?= examples/runs
 
 .PHONY: help setup clients openhands demo demo-gateway test quick check unit docs bench bars soak golden lock wheels release adapters crewai lock-adapters test-adapters clean
 
@@ -31,8 +30,8 @@ help:
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[report]'
 	@touch $@
 
-.venv/demo: .venv/run
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[demo]'
+.venv/gateway: .venv/run
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[gateway]'
 	@touch $@
 
 .venv/dev: .venv/run
@@ -94,13 +93,10 @@ setup: .venv/dev
 clients: .venv-clients/ready .node-clients/ready
 
 demo: .venv/run
-	$(BIN)/elision replay $(RUNS) --html report.html
-	@echo && echo "  The same runs, all as the newest flagship:"
-	@$(BIN)/elision replay $(RUNS) --model claude-opus-5-5 --no-hindsight
-	@echo "  the gateway, tried     make demo-gateway"
+	$(BIN)/elision demo --html report.html
 
-demo-gateway: .venv/demo
-	@$(BIN)/python examples/gateway_demo.py
+demo-gateway: .venv/gateway
+	@$(BIN)/elision demo --gateway
 
 test: check unit
 

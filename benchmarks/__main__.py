@@ -41,13 +41,11 @@ from benchmarks import (
 )
 
 PEERS, SMALL = "--peers", "--small"
-#: It takes options of its own where it is the only one.
-CLOSED_LOOP = "closed-loop"
 BENCHMARKS: dict[str, Callable[..., None]] = {
     "bombs": bombs.main,
     "callbacks": callbacks.main,
     "choice": choice.main,
-    CLOSED_LOOP: closed_loop.main,
+    "closed-loop": closed_loop.main,
     "expectations": expectations.main,
     "fact-distances": fact_distances.main,
     "fleet": fleet.main,
@@ -77,9 +75,6 @@ USAGE = f"python -m benchmarks [{PEERS}] [{SMALL}] [NAME ...], each NAME one of 
 
 
 def main(arguments: list[str]) -> None:
-    if arguments[:1] == [CLOSED_LOOP] and arguments[1:] != [SMALL]:
-        closed_loop.run_command(arguments[1:])
-        return
     names = [name for name in arguments if name not in (PEERS, SMALL)]
     given = {option.removeprefix("--"): True for option in (PEERS, SMALL) if option in arguments}
     if "--help" in names:

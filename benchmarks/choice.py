@@ -14,13 +14,13 @@ from functools import partial
 from statistics import median
 from typing import Final
 
-from benchmarks.closed_loop import find_named_prices
 from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
 from elision.strategies.spec import parse_strategy
+from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.trajectory import Trajectory
 
 PRICES: Final = ("anthropic", "claude-opus-5-5", "fable", "openai", "qwen3-coder", "uncached")

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from elision.cli.app import app
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
@@ -33,7 +31,7 @@ SHARED = 4
 
 def reference() -> str:
     """The whole page."""
-    group: Any = typer.main.get_command(app)
+    group: Any = app
     commands = dict(_list_commands("elision", group))
     uses = Counter(_describe(item) for command in commands.values() for item in _list_options(command))
     shared = [line for line, count in uses.items() if count >= SHARED]

@@ -1,27 +1,23 @@
 """Write the table and the chart of the closed loop into the docs, from docs/data/closed-loop.json.
 
 `python docs/update_closed_loop.py` writes them. `--take FILE` first keeps the comparisons of what
-`python -m benchmarks closed-loop --json FILE` found; single outcomes are left out.
+`elision lab closed-loop --json > FILE` found; single outcomes are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from elision.testing.loop.closed_loop_chart import render_chart
+from elision.testing.loop.comparison import Comparison
+from elision.testing.loop.loop_study import Results
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from benchmarks.closed_loop import Results  # noqa: E402
-from benchmarks.closed_loop_chart import render_chart  # noqa: E402
-
-from elision.testing.loop.comparison import Comparison  # noqa: E402
-
 DATA = ROOT / "docs/data/closed-loop.json"
 PAGE = ROOT / "docs/concepts/decisions.md"
 CHART = ROOT / "docs/images/closed-loop.svg"

@@ -69,7 +69,7 @@ CORE = (
 )
 EXTRAS = (
     "gigatoken",
-    "typer",
+    "click",
     "rich",
     "numpy",
     "genai_prices",
@@ -259,10 +259,10 @@ def brought(extra: str, extras: dict[str, list[str]]) -> set[str]:
 
 
 def test_the_gateway_brings_the_command_line() -> None:
-    """`elision serve` and `elision playback` are commands: their extra is enough to call them."""
+    """`elision serve` and `elision lab playback` are commands: their extra is enough to call them."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = brought("gateway", project["optional-dependencies"])
-    assert {"typer", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
+    assert {"click", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
     assert "vl-convert-python" not in found
 
 

@@ -6,26 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from elision.audit.cause_table import CAUSES
-from elision.cli.audit import audit
+from elision.cli.app import app
 from elision.errors import FormatError
-from tests.cli.test_calibrate import BILLS, session
-
-APP = typer.Typer()
-APP.command()(audit)
+from tests.cli.test_calibration import BILLS, session
 
 
 def run(*arguments: object, width: int = 80) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments], env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["audit", *map(str, arguments)], env={"COLUMNS": str(width)})
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_audit_fits_the_terminal(tmp_path: Path, width: int) -> None:
     """No line is longer than the terminal is wide; the bill, its causes and the recorded bill are there."""
-    result = run(session(tmp_path / "s.jsonl", *BILLS), "--detail", width=width)
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--full", width=width)
     assert result.exit_code == 0, result.output
     assert all(len(line) <= width for line in result.output.splitlines() if not line.startswith("Next: "))
     assert "prefix changed" in result.output
@@ -34,11 +30,10 @@ def test_audit_fits_the_terminal(tmp_path: Path, width: int) -> None:
 
 
 def test_audit_json_sums_to_the_bill(tmp_path: Path) -> None:
-    file = tmp_path / "audit.json"
-    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", file, "--no-replay")
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", "--no-replay")
     assert result.exit_code == 0, result.output
-    found = json.loads(file.read_text())
-    assert found["format"] == "elision.audit/1"
+    found = json.loads(result.stdout)
+    assert found["schema"] == "elision/1"
     assert set(found["causes"]) <= set(CAUSES)
     assert sum(cause["usd"] for cause in found["causes"].values()) == pytest.approx(found["usd"])
     assert found["findings"][0]["cause"] == "prefix-changed"
@@ -46,10 +41,9 @@ def test_audit_json_sums_to_the_bill(tmp_path: Path) -> None:
 
 
 def test_given_prices_are_taken(tmp_path: Path) -> None:
-    file = tmp_path / "audit.json"
-    run(session(tmp_path / "s.jsonl", *BILLS), "--json", file, "--no-replay", "--price", "input=1,output=0")
+    result = run(session(tmp_path / "s.jsonl", *BILLS), "--json", "--no-replay", "--price", "input=1,output=0")
     # All of 26,000 prompt tokens at one price.
-    assert json.loads(file.read_text())["usd"] == pytest.approx(0.026)
+    assert json.loads(result.stdout)["usd"] == pytest.approx(0.026)
 
 
 def test_no_logs_are_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

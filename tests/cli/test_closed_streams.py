@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS
@@ -23,7 +22,9 @@ def run_closed(closed: str, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-@pytest.mark.parametrize("arguments", [["prices"], ["config"], ["--help"], ["--version"], ["prices", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["doctor", "--prices"], ["doctor", "--settings"], ["--help"], ["--version"], ["mcp", "--help"]]
+)
 def test_a_closed_output_is_no_failure(arguments: list[str]) -> None:
     """There is nobody to read it: the command ends as if its output went to the null device."""
     ended = run_closed(">&-", *arguments)
@@ -43,7 +44,7 @@ def test_errors_keep_their_code_when_nobody_reads_them(tmp_path: Path) -> None:
 def test_no_two_commands_share_a_default_port() -> None:
     """So that each can run beside the others."""
     ports = {"serve": ALL_KEYS["gateway_port"].default}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in [*app.commands.items(), ("playback", app.commands["lab"].commands["playback"])]:  # type: ignore[attr-defined]
         for option in command.params:
             if option.name == "port" and option.default is not None:
                 ports[name] = option.default

@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+import click
 import pytest
-import typer
+from click.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.command_group import COMMANDS
+from elision.cli.command_group import COMMANDS, RENAMED, SUBCOMMANDS
+from elision.cli.declarations import list_rare_options
+from tests.cli.in_process import run_elision
 
 #: Packages that take long to import, and parts of ours that import them or are large themselves.
 HEAVY = (
@@ -50,32 +54,11 @@ HEAVY = (
     "elision.testing",
     "elision.trajectory",
 )
-#: What serves and reads on behalf of other commands than those that only show a store.
-_SERVING = {"aiohttp", "starlette", "uvicorn", "httptools", "elision.gateway", "genai_prices", "tiktoken", "vl_convert"}
-_LAB = {"numpy", "elision.lab.hindsight", "elision.lab.study"}
-_READING = {"elision.formats", "elision.lab.run_loading", "elision.lab.study"}
-_SESSION = {"elision.manager", "elision.engine", "elision.summarizers", "sqlite3"}
-#: Command -> what its help must not import.
-SPARED = {
-    "audit": _SERVING | {"elision.manager"},
-    "calibrate": _SERVING | {"numpy"},
-    "config": _SERVING | _LAB | _READING | _SESSION,
-    "mcp": _SERVING | _LAB | _READING | {"elision.mcp", "mcp"},
-    "doctor": _SERVING | _LAB | _READING | _SESSION,
-    "outcomes": _SERVING | {"elision.lab.study"},
-    "playback": _SERVING | _LAB | _SESSION,
-    "prices": _SERVING | _LAB | _READING | _SESSION | {"elision.config", "asyncio"},
-    "recall": _SERVING | _LAB | _READING,
-    "replay": _SERVING | {"elision.manager"},
-    "rules": _SERVING | {"elision.manager"},
-    "run": _SERVING | _LAB | _READING,
-    "serve": _SERVING | _LAB | _READING | _SESSION,
-    "sessions": _SERVING | _LAB | _READING,
-    "show": _SERVING | _LAB | _READING,
-    "store": _SERVING | _LAB | _SESSION - {"sqlite3"},
-    "tune": _SERVING | {"elision.manager", "optuna"},
-    "wrap": _SERVING | _LAB | _READING | _SESSION,
-    "view": _SERVING | {"numpy", "elision.manager", "elision.lab.hindsight"},
+HEAVY_FOLDERS = tuple(f"{name}." for name in HEAVY)
+#: A line of help -> the command and its words.
+LEAVES = {
+    **{(name,): entry for name, entry in COMMANDS.items() if name != "lab"},
+    **{(group, name): entry for group, commands in SUBCOMMANDS.items() for name, entry in commands.items()},
 }
 
 
@@ -105,18 +88,62 @@ def test_what_needs_no_command_imports_none(arguments: list[str], code: int) -> 
     assert {f"elision.cli.{name}" for name in COMMANDS} & modules == set()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_imports_what_it_needs(name: str) -> None:
-    """No command loads another one's libraries."""
-    ended, modules = modules_after([name, "--help"])
+@pytest.mark.parametrize("words", [*LEAVES, ("lab",)], ids=" ".join)
+def test_help_imports_nothing_large(words: tuple[str, ...]) -> None:
+    """The help of a command loads its declaration only, so it takes a tenth of a second of processor time."""
+    ended, modules = modules_after([*words, "--help"])
     assert ended == 0
-    assert f"elision.cli.{name}" in modules
-    assert modules & SPARED[name] == set()
+    # The defaults of `elision tune` are part of its help, in a module of their own.
+    light = {"elision.lab", "elision.lab.tuning", "elision.lab.tuning.tune_defaults"} if words == ("tune",) else set()
+    assert {name for name in modules if name in HEAVY or name.startswith(HEAVY_FOLDERS)} - light == set()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_list_says_what_the_command_says(name: str) -> None:
-    """The line in `elision --help` is the first paragraph of the command's own help."""
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-    assert COMMANDS[name] == command.short_help
-    assert command.help.partition("\n\n")[0] == COMMANDS[name]
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_the_list_says_what_the_command_says(words: tuple[str, ...]) -> None:
+    """The line in the group's help is the first paragraph of the command's own help."""
+    assert find_command(*words).help.partition("\n\n")[0] == LEAVES[words].line
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_every_command_has_json_and_quiet(words: tuple[str, ...]) -> None:
+    """The same two options, with the same help."""
+    options = {each.opts[0]: each for each in find_command(*words).params if isinstance(each, click.Option)}
+    assert options["--json"].help == "Print one JSON object (elision/1) on standard output, no text."
+    assert options["--quiet"].help == "No progress and no notes: the result and errors only."
+
+
+@pytest.mark.parametrize("words", [*LEAVES, ("lab",)], ids=" ".join)
+def test_the_first_screen_has_at_most_twelve_options(words: tuple[str, ...]) -> None:
+    """`--help` shows twelve and counts the others; `--help-all` shows every one."""
+    command = find_command(*words)
+    screens = {name: CliRunner().invoke(app, [*words, name]).output for name in ("--help", "--help-all")}
+    shown = [line for line in screens["--help"].splitlines() if line.startswith("  -")]
+    assert 1 <= len(shown) <= 12
+    rare = list_rare_options(find_command(*words))
+    options = [each.opts[0] for each in command.params if isinstance(each, click.Option) and each.name != "help_all"]
+    if len(options) + 1 > len(shown):
+        assert f"{len(options) + 1 - len(shown)} more: elision {' '.join(words)} --help-all" in screens["--help"]
+        assert all(name in screens["--help-all"] for name in options)
+        assert len(rare) == len(options) + 1 - len(shown)
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_a_removed_command_answers_with_its_new_name(name: str) -> None:
+    """It is a usage error that says what to type."""
+    done = run_elision(name, "--anything")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"elision: elision {name} is now: {RENAMED[name]}\n"
+
+
+def test_options_follow_a_subcommand() -> None:
+    """Options of the list are not lost silently where a subcommand comes after them."""
+    done = run_elision("sessions", "--all", "check")
+    assert done.returncode == 2
+    assert "options follow the command: elision sessions check [OPTIONS]" in done.stderr
+
+
+def find_command(*words: str) -> Any:
+    found: Any = app
+    for word in words:
+        found = found.commands[word]
+    return found

@@ -36,6 +36,6 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     done = run_elision("doctor", "--json")
     assert done.returncode == 0
     report = json.loads(done.stdout)
-    assert report["format"] == "elision.doctor/1"
+    assert (report["schema"], report["command"]) == ("elision/1", "doctor")
     assert {"subject", "status", "message", "mend"} == set(report["findings"][0])
     assert [each["subject"] for each in report["findings"]][:3] == ["elision", "extras", "gateway"]

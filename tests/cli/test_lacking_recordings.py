@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import FormatError
-from tests.cli.test_calibrate import pi_line
+from tests.cli.test_calibration import pi_line
 
 #: Prompts and what of them was read from the cache.
 BILLS = [(5_000 + 400 * index, 4_600 + 400 * index if index else 0) for index in range(16)]

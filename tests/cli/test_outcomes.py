@@ -1,4 +1,4 @@
-"""`elision outcomes` at the terminal: the published figures as trajectories and reports, and what it refuses."""
+"""`elision lab outcomes` at the terminal: the published figures as trajectories and reports, and what it refuses."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.outcomes import outcomes
+from elision.cli.app import app
 from elision.errors import ElisionError, FormatError
 from elision.stores.store_urls import open_existing
 from tests.cli.stored import played
 from tests.cli.stored import url as store_url
 from tests.lab.outcome_files import TABLE, mini_traj, write_published, write_report
 
-APP = typer.Typer()
-APP.command()(outcomes)
-
 
 def run(*arguments: object, width: int = 120) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments], env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["lab", "outcomes", *map(str, arguments)], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: object, width: int = 120) -> str:
@@ -68,10 +64,9 @@ def test_fits_the_terminal(width: int) -> None:
 
 def test_files(tmp_path: Path) -> None:
     """JSON, page and picture; the page asks nobody for anything."""
-    asked = [f"--{kind}={tmp_path / f'o.{kind}'}" for kind in ("json", "html", "png")]
-    printed(TABLE, *asked)
-    found = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
-    assert found["format"] == "elision.outcomes/1"
+    asked = [f"--{kind}={tmp_path / f'o.{kind}'}" for kind in ("html", "png")]
+    found = json.loads(printed(TABLE, *asked, "--json"))
+    assert found["schema"] == "elision/1"
     assert [row["solved"] for row in found["strategies"]] == [28] * 4
     assert len(found["runs"]) == 200
     assert len(found["shared"]["instances"]) == 50
@@ -82,14 +77,14 @@ def test_files(tmp_path: Path) -> None:
     assert (tmp_path / "o.png").read_bytes().startswith(b"\x89PNG")
     # Its own reports may be written again; anything else is not.
     printed(TABLE, *asked)
-    (tmp_path / "o.json").write_text("mine", encoding="utf-8")
+    (tmp_path / "o.html").write_text("mine", encoding="utf-8")
     assert isinstance(run(TABLE, asked[0]).exception, ElisionError)
 
 
 def test_json_on_standard_output() -> None:
-    result = run(TABLE, "--json", "-")
-    assert json.loads(result.stdout)["format"] == "elision.outcomes/1"
-    assert "hybrid costs $0.571 a run" in result.stderr
+    result = run(TABLE, "--json")
+    assert json.loads(result.stdout)["schema"] == "elision/1"
+    assert result.stderr == ""
 
 
 def test_a_store_and_its_trajectories(tmp_path: Path) -> None:
@@ -114,9 +109,9 @@ def test_a_password_of_a_store_is_written_nowhere(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("elision.cli.outcomes.open_existing", lambda _: open_existing(held))
     given = ("masking=postgresql://me:pw@host/agents", "--outcomes", write_report(tmp_path / "r.json", {"4f1c": True}))
     monkeypatch.setattr(sys, "argv", ["elision", "outcomes", *map(str, given)])
-    json_file, html_file = tmp_path / "o.json", tmp_path / "o.html"
-    text = printed(*given, "--json", json_file, "--html", html_file)
-    written = [json_file.read_text(encoding="utf-8"), html_file.read_text(encoding="utf-8")]
+    html_file = tmp_path / "o.html"
+    text = printed(*given, "--html", html_file)
+    written = [printed(*given, "--json"), html_file.read_text(encoding="utf-8")]
     assert all("postgresql://me:***@host/agents" in each for each in written)
     twice = run(*given, given[0])
     assert "me:***@host" in str(twice.exception)

@@ -1,4 +1,4 @@
-"""`elision playback`: recorded runs behind a provider's API."""
+"""`elision lab playback`: recorded runs behind a provider's API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS = Path(__file__).parents[2] / "examples" / "runs"
 
 def test_it_says_what_it_would_play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """`--list` names every run as a model, with its turns."""
-    monkeypatch.setattr(sys, "argv", ["elision", "playback", str(RUNS), "--list"])
+    monkeypatch.setattr(sys, "argv", ["elision", "lab", "playback", str(RUNS), "--list"])
     with pytest.raises(SystemExit):
         main()
     out = capsys.readouterr().out
@@ -32,7 +32,7 @@ def test_a_file_without_a_run_is_a_sentence(
 ) -> None:
     """Nothing is served where nothing can be read."""
     (tmp_path / "x.json").write_text("{}")
-    monkeypatch.setattr(sys, "argv", ["elision", "playback", str(tmp_path / "x.json")])
+    monkeypatch.setattr(sys, "argv", ["elision", "lab", "playback", str(tmp_path / "x.json")])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
@@ -41,7 +41,7 @@ def test_a_file_without_a_run_is_a_sentence(
 
 def test_it_serves_until_it_is_stopped() -> None:
     """The addresses are printed, requests are answered and told, and Ctrl-C ends it without a fault."""
-    command = [sys.executable, "-c", "from elision.cli import main; main()", "playback", "--port", "0"]
+    command = [sys.executable, "-c", "from elision.cli import main; main()", "lab", "playback", "--port", "0"]
     file = str(RUNS / "swe-agent-sympy-20801.traj.gz")
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with start_process([*command, file], **piped) as process:

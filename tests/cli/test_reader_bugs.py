@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
 from elision.cli.reader_bugs import READER_BUG
@@ -42,10 +42,9 @@ def recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 COMMANDS = {
     "replay": ["replay", "-s", "raw", "-j", "1"],
-    "calibrate": ["calibrate"],
-    "rules": ["rules", "-s", "masking"],
+    "rules": ["replay", "--rules", "-s", "masking"],
     "view": ["view"],
-    "playback": ["playback", "--list"],
+    "playback": ["lab", "playback", "--list"],
 }
 
 

@@ -1,21 +1,17 @@
-"""`elision recall` at the terminal."""
+"""`elision sessions recall` at the terminal."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.recall import recall
+from elision.cli.app import app
 from elision.cli.view_text import make_visible
 from elision.errors import ElisionError, SettingError, UnknownHandle
 from elision.manager import ContextManager
 from tests.cli import stored
-
-APP = typer.Typer(add_completion=False)
-APP.command()(recall)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +22,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": "100"})
+    return CliRunner().invoke(app, ["sessions", "recall", *arguments], env={"COLUMNS": "100"})
 
 
 def printed(*arguments: str) -> str:
@@ -146,7 +142,7 @@ def test_raw_is_not_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "sys", type("Sys", (), {"stdout": Terminal, "maxsize": 1}))
     with pytest.raises(SettingError, match="send it to a file or a pipe"):
-        recall("main", "t1.1", raw=True)
+        module.recall("main", "t1.1", raw=True)
 
 
 def test_signs() -> None:

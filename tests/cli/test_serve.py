@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
+from elision.cli.declarations import build_command
 from elision.cli.serve import serve
 from elision.errors import ElisionError, SettingError, SpecError
 from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
@@ -133,8 +133,7 @@ def _alive(process: int) -> bool:
 
 # -- in this process ---------------------------------------------------------------------------------------------------
 
-APP = typer.Typer()
-APP.command()(serve)
+APP = build_command("serve", serve)
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **environ: str) -> Any:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner, Result
 
+from elision.cli.app import app
 from elision.cli.session_names import choose_session, walk_session_trees
-from elision.cli.sessions import sessions
 from elision.errors import ElisionError, StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
 from elision.stores.sqlite import SqliteStore
@@ -21,12 +20,9 @@ from elision.stores.store import NewSession, SessionInfo
 from elision.trajectory.events import RequestSent
 from tests.cli import stored
 
-APP = typer.Typer(add_completion=False)
-APP.command()(sessions)
-
 
 def run(*arguments: str, width: int = 100) -> Result:
-    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["sessions", *arguments], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: str, width: int = 100) -> str:
@@ -37,7 +33,7 @@ def printed(*arguments: str, width: int = 100) -> str:
 
 
 def rows(text: str) -> dict[str, dict[str, Any]]:
-    return {row["session"]: row for row in map(json.loads, text.splitlines())}
+    return {row["session"]: row for row in json.loads(text)["sessions"]}
 
 
 def test_newest_first_with_branches_below(kept: tuple[str, list[ContextView]]) -> None:
@@ -163,13 +159,13 @@ def test_guards_of_the_settings(kept: tuple[str, list[ContextView]], monkeypatch
     assert [line.split()[0] for line in lines if "turn limit" in line] == ["digested"]
 
 
-def test_fast_reads_no_log(kept: tuple[str, list[ContextView]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """--fast asks the store for its list alone."""
+def test_sizes_read_no_log(kept: tuple[str, list[ContextView]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """--sizes asks the store for its list alone."""
     monkeypatch.setattr(SqliteStore, "events", None)
-    text = printed("--store", kept[0], "--fast")
-    assert "main~2 (fork)" in text
+    text = printed("--store", kept[0], "--sizes")
+    assert "main~2  fork of main" in text
     assert "saved" not in text
-    assert rows(printed("--store", kept[0], "--fast", "--json"))["main"]["turns"] == 7
+    assert rows(printed("--store", kept[0], "--sizes", "--json"))["main"]["turns"] == 7
 
 
 def test_the_newest_twenty(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`elision show` at the terminal."""
+"""`elision sessions show` at the terminal."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.show import show
+from elision.cli.app import app
 from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_screen import FIRST, LAST
 from elision.engine import Log, LogSetup
@@ -34,13 +33,11 @@ from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.cli import stored
 
-APP = typer.Typer(add_completion=False)
-APP.command()(show)
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str, width: int = 100) -> Result:
-    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["sessions", "show", *arguments], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: str, width: int = 100) -> str:
@@ -269,7 +266,7 @@ def test_nothing_is_masked_where_results_are_folded(tmp_path: Path) -> None:
 def test_commands_name_the_session(kept: tuple[str, list[ContextView]]) -> None:
     """What is printed below the table can be typed, with a handle that is hidden."""
     text = words(printed("main", "--store", kept[0]))
-    assert "elision recall main t1.1; a call as it was sent: elision show main --call N" in text
+    assert "elision sessions recall main t1.1; a call as it was sent: elision sessions show main --call N" in text
 
 
 def test_json_has_every_pass(kept: tuple[str, list[ContextView]]) -> None:

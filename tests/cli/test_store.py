@@ -1,4 +1,4 @@
-"""`elision store` at the terminal."""
+"""`elision sessions` at the terminal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.store import store
+from elision.cli.app import app
 from elision.errors import CorruptError, FormatError, OutputError, SettingError, StoreError, UnknownHandle
 from elision.formats.registry import read_runs
 from elision.stores.store import SessionInfo
@@ -41,7 +41,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def run(*arguments: str, width: int = 100) -> Result:
-    return CliRunner().invoke(store, list(arguments), env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["sessions", *arguments], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: str, width: int = 100) -> str:
@@ -77,7 +77,7 @@ def logs(address: str) -> dict[str, list[Event]]:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_du_is_read_at_a_glance(url: str, width: int) -> None:
     """The whole first, then the largest; numbers are never cut, and no key reaches the terminal as it is."""
-    text = printed("du", width=width)
+    text = printed("--sizes", width=width)
     lines = text.splitlines()
     assert "4 sessions, 4 turns, 4 records" in lines[1]
     assert [line.split()[0] for line in lines[5:8]] == ["run", "old", "fork"]
@@ -93,31 +93,31 @@ def test_du_lists_twenty(url: str) -> None:
     with closing(open_store(url)) as opened:
         for number in range(30):
             begin_session(opened, f"more{number}", add_turn(1, "z" * 20_000))
-    assert "and 14 more sessions; --all lists them" in printed("du")
-    assert sum("more" in line for line in printed("du", "--all").splitlines()) == 30
+    assert "and 14 more sessions; --all lists them" in printed("--sizes")
+    assert sum("more" in line for line in printed("--sizes", "--all").splitlines()) == 30
 
 
 def test_du_of_an_empty_store(tmp_path: Path) -> None:
     """Two lines."""
     address = f"sqlite:///{tmp_path}/empty.db"
     open_store(address).close()
-    assert "0 sessions, 0 turns, 0 records" in printed("du", "--store", address)
+    assert "0 sessions, 0 turns, 0 records" in printed("--sizes", "--store", address)
 
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     """A misspelt address is said; memory is never there."""
     for address in (f"sqlite:///{tmp_path}/none.db", f"linear-hash:///{tmp_path}/none"):
-        assert "there is no store" in failed(StoreError, "du", "--store", address)
+        assert "there is no store" in failed(StoreError, "--sizes", "--store", address)
     assert list(tmp_path.iterdir()) == []
-    assert "memory:" in failed(StoreError, "du", "--store", "memory:")
+    assert "memory:" in failed(StoreError, "--sizes", "--store", "memory:")
 
 
 def test_the_settings_name_the_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """AGENT_CONTEXT_STORE, unless --store does."""
     Path("elision.db").rename("other.db")
     monkeypatch.setenv("AGENT_CONTEXT_STORE", "sqlite:///other.db")
-    assert "4 sessions" in printed("du")
-    assert "no store" in failed(StoreError, "du", "--store", url)
+    assert "4 sessions" in printed("--sizes")
+    assert "no store" in failed(StoreError, "--sizes", "--store", url)
 
 
 # --- gc ----------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_wrong_limits_are_said(url: str, arguments: tuple[str, str]) -> None:
 
 def test_fsck_of_a_store_in_order(url: str) -> None:
     """One line."""
-    assert printed("fsck") == "in order: 4 sessions, 4 turns, 4 records\n"
+    assert printed("check") == "in order: 4 sessions, 4 turns, 4 records\n"
 
 
 def test_fsck_lists_what_is_wrong(url: str) -> None:
@@ -206,22 +206,22 @@ def test_fsck_lists_what_is_wrong(url: str) -> None:
     with closing(sqlite3.connect("elision.db", isolation_level=None)) as connection:
         connection.execute("UPDATE texts SET uses = uses + 1")
         connection.execute("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2")
-    assert "3 findings, 1 with losses" in failed(CorruptError, "fsck")
-    lines = run("fsck").output.splitlines()
+    assert "3 findings, 1 with losses" in failed(CorruptError, "check")
+    lines = run("check").output.splitlines()
     assert lines[0].startswith("lost  session 'run', record 2: ")
     assert all(line.startswith("kept  ") for line in lines[1:3])
 
 
 def test_fsck_repairs_a_linear_hash_store(url: str, tmp_path: Path) -> None:
     """A cut log is told, and rebuilt with --repair; of other stores the sentence names migrate."""
-    printed("migrate", url, "linear-hash:///lh")
+    printed("copy", url, "linear-hash:///lh")
     log = tmp_path / "lh" / "values"
     log.write_bytes(log.read_bytes()[:-1])
-    assert "finding" in failed(CorruptError, "fsck", "--store", "linear-hash:///lh")
-    told = printed("fsck", "--store", "linear-hash:///lh", "--repair", width=300)
+    assert "finding" in failed(CorruptError, "check", "--store", "linear-hash:///lh")
+    told = printed("check", "--store", "linear-hash:///lh", "--repair", width=300)
     assert told.splitlines()[-1].startswith("4 sessions with 4 records kept, ")
-    assert printed("fsck", "--store", "linear-hash:///lh").startswith("in order: 4 sessions")
-    assert "migrate" in failed(SettingError, "fsck", "--store", url, "--repair")
+    assert printed("check", "--store", "linear-hash:///lh").startswith("in order: 4 sessions")
+    assert "copy" in failed(SettingError, "check", "--store", url, "--repair")
 
 
 # --- migrate -----------------------------------------------------------------------------------------------------
@@ -230,10 +230,10 @@ def test_fsck_repairs_a_linear_hash_store(url: str, tmp_path: Path) -> None:
 def test_migrate_copies_everything(url: str) -> None:
     """Into another kind of store, and a second time finds it there."""
     target = "linear-hash:///copy"
-    assert "4 sessions copied and verified (4 records)" in printed("migrate", url, target)
+    assert "4 sessions copied and verified (4 records)" in printed("copy", url, target)
     assert keys(target) == keys(url)
     assert logs(target) == logs(url)
-    assert printed("migrate", url, target) == "4 sessions there already\n"
+    assert printed("copy", url, target) == "4 sessions there already\n"
 
 
 def test_migrate_names_a_conflict(url: str) -> None:
@@ -241,7 +241,7 @@ def test_migrate_names_a_conflict(url: str) -> None:
     target = "sqlite:///copy.db"
     with closing(open_store(target)) as opened:
         begin_session(opened, "run", add_turn(1, "mine"))
-    said = failed(StoreError, "migrate", url, target)
+    said = failed(StoreError, "copy", url, target)
     assert said == "1 session not copied: session 'run' is there already and is another one"
     assert keys(target) == keys(url)
     assert logs(target)["run"] == [add_turn(1, "mine")]
@@ -249,7 +249,7 @@ def test_migrate_names_a_conflict(url: str) -> None:
 
 def test_migrate_onto_itself_is_refused(url: str) -> None:
     """There is nothing to copy."""
-    assert "same" in failed(SettingError, "migrate", url, url)
+    assert "same" in failed(SettingError, "copy", url, url)
 
 
 # --- export and import -------------------------------------------------------------------------------------------

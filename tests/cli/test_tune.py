@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
 from elision.config import load_settings
@@ -51,14 +51,14 @@ def _tune(*arguments: object) -> str:
 
 
 def test_writes_what_was_asked_for(runs: Path, tmp_path: Path) -> None:
-    """A table, JSON, a page, a picture, and settings that `elision config` reads."""
+    """A table, JSON, a page, a picture, and settings that `elision doctor --settings` reads."""
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "png")}
     options = [word for name, file in files.items() for word in (f"--{name}", file)]
     text = _tune(runs, *SMALL, *options, "--out", tmp_path / "elision.toml")
     assert "all 4 points replayed" in text
     data = json.loads(files["json"].read_text("utf-8"))
-    assert data["format"] == "elision.tune/1"
+    assert data["schema"] == "elision/1"
     assert files["html"].read_text("utf-8").startswith("<!doctype html>")
     assert files["png"].read_bytes().startswith(b"\x89PNG")
     settings = load_settings({}, tmp_path)

@@ -11,10 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.view import view
+from elision.cli.app import app
 from elision.cli.view_text import FoldedText, escape_controls, fold_text
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
 
@@ -25,12 +24,9 @@ SEVERAL = DATA / "openai_chat" / "tau2-sft-excerpt.jsonl"
 PLAIN = "masking(window=2, schedule=every-turn, gist=0, placeholder='[gone]')"
 HYBRID = "hybrid(window=2, summarize_at=4, tail=2, summary_max_tokens=80, schedule=every-turn)"
 
-APP = typer.Typer(add_completion=False)
-APP.command()(view)
-
 
 def run(*arguments: object, width: int = 100) -> Result:
-    return CliRunner().invoke(APP, [str(argument) for argument in arguments], env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["view", *map(str, arguments)], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: object, width: int = 100) -> str:

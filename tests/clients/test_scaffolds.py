@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
 from elision.gateway.gateway_thread import GatewayThread

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import prometheus_client
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision import ContextManager
 from elision.cli.app import app

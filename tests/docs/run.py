@@ -69,17 +69,21 @@ def called_with(arguments: list[str]) -> Iterator[None]:
 
 def elision(command: str, at: Path) -> Printed:
     """Run `elision ...` in folder `at`, in this process: token counts are shared between commands."""
+    command, _, file = command.partition(" > ")
     arguments = shlex.split(command)
     assert arguments[0] == "elision"
     out, err, code = StringIO(), StringIO(), 0
     # One process: no worker is forked out of the tests. A study starts processes of its own.
     own = {"-j", "--jobs", "--workers", "--report"} & {*arguments}
-    jobs = ["--jobs", "1"] if arguments[1] in ("replay", "tune") and not own else []
+    jobs = ["--jobs", "1"] if arguments[1] in ("demo", "replay", "tune") and not own else []
     with working_in(at), redirect_stdout(out), redirect_stderr(err), called_with([*arguments, *jobs]):
         try:
             main()
         except SystemExit as done:
             code = int(done.code or 0)
+    if file:
+        (at / file).write_text(out.getvalue(), encoding="utf-8")
+        out = StringIO()
     return Printed(code=code, out=out.getvalue(), err=err.getvalue())
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 import yaml
+from click.testing import CliRunner
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
@@ -42,7 +41,7 @@ def text(name: str) -> str:
 
 def taken(arguments: list[str]) -> None:
     """`elision serve` understands these options."""
-    group: Any = typer.main.get_command(app)
+    group: Any = app
     group.commands["serve"].make_context("serve", list(arguments))
 
 
@@ -187,7 +186,7 @@ def test_the_retention_is_a_command(cluster: dict[str, dict[str, Any]]) -> None:
     (container,) = list_containers(cluster["CronJob"])
     program, *arguments = container["command"]
     assert program == "elision"
-    group: Any = typer.main.get_command(app)
+    group: Any = app
     store_group = group.commands[arguments[0]]
     context = store_group.commands[arguments[1]].make_context(arguments[1], arguments[2:])
     assert context.params["ttl"] == ["*/ci-*=7d"]

@@ -134,7 +134,7 @@ def test_misses_predict_what_is_solved(facts: PaperFacts) -> None:
 
 
 def test_the_warning_of_a_window_is_of_the_data(facts: PaperFacts) -> None:
-    """`elision config` warns of the published windows above the knee, and of none below it; its counts are theirs."""
+    """`elision doctor --settings` warns of the published windows above the knee only; its counts are theirs."""
     masked = [dose for dose in facts.doses if dose.window]
     above = [dose for dose in masked if dose.missing_turns > KNEE * dose.turns]
     assert max(dose.window for dose in above) == LARGEST_WINDOW_ABOVE

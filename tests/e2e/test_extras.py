@@ -20,8 +20,8 @@ RUN = ROOT / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"
 UV = Path(sys.executable).with_name("uv")
 
 REPLAY = ("replay", str(RUN), "-s", "raw", "--no-hindsight")
-LIST = ("playback", str(RUN), "--list")
-PLAYBACK = ("playback", str(RUN), "--port", "0")
+LIST = ("lab", "playback", str(RUN), "--list")
+PLAYBACK = ("lab", "playback", str(RUN), "--port", "0")
 TUNE = ("tune", str(RUN.parent), "--trials", "1", "--tokens", "estimate")
 MCP = ("mcp", "--store", "sqlite:///agent.db")
 CHECK = ("serve", "--check", "--store", "memory:")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import ElisionError, SettingError, StoreError, SummaryError
@@ -209,11 +209,13 @@ def test_exports_hold_none(form: tuple[str, ...], tmp_path: Path) -> None:
     walked(summarizer=copies)
     for raw, expected in (((), []), (("--raw",), sorted(SECRETS))):
         out = tmp_path / f"out{len(raw)}.jsonl"
-        printed("store", "export", "s", "--store", URL, "--out", str(out), *form, *raw)
+        printed("sessions", "export", "s", "--store", URL, "--out", str(out), *form, *raw)
         assert sorted(leaks(out.read_text())) == expected
 
 
-@pytest.mark.parametrize("arguments", [("sessions",), ("show", "s"), ("store", "du"), ("store", "fsck")])
+@pytest.mark.parametrize(
+    "arguments", [("sessions",), ("sessions", "show", "s"), ("sessions", "--sizes"), ("sessions", "check")]
+)
 def test_lists_hold_none(arguments: tuple[str, ...]) -> None:
     """What tells of sessions without being asked for their text says no secret."""
     walked(summarizer=copies)
@@ -329,14 +331,14 @@ def test_options_do_not_show_them() -> None:
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_settings_show_none(form: tuple[str, ...]) -> None:
-    """`elision config` names the store and the endpoint, without their passwords."""
+    """`elision doctor --settings` names the store and the endpoint, without their passwords."""
     env = {
         "AGENT_CONTEXT_STORE": DSN,
         "AGENT_CONTEXT_SUMMARIZER": "openai:small",
         "AGENT_CONTEXT_SUMMARIZER_BASE_URL": "http://app:Tr0ub4dor-hunter@gateway.internal/v1",
         "OPENAI_API_KEY": SECRETS["openai"][0].partition("=")[2],
     }
-    text = printed("config", *form, env=env)
+    text = printed("doctor", "--settings", *form, env=env)
     assert "db.internal" in text
     assert "gateway.internal" in text
     assert leaks(text) == []

@@ -251,7 +251,7 @@ def test_what_stands_upstream_in_its_place_is_valid(api: Api, answers: list[Prov
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("streamed", [True, False])
 def test_what_the_playback_server_says(api: Api, streamed: bool) -> None:
-    """Answers of `elision playback`, which are checked against the providers' types, are merged like any other."""
+    """Answers of `elision lab playback`, which are checked against the providers' types, are merged like any other."""
     calls = Action(id="a", name="elision_recall", arguments='{"handle": "t1.1"}')
     replies = [
         RecordedReply(number=1, text="Let me see.", reasoning="hm", calls=(calls,)),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import SpecError

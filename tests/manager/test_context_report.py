@@ -38,7 +38,7 @@ def run_turns(context: ContextManager, turns: int, first: int = 1) -> list[Diagn
 
 
 def read_stored_report(store: MemoryStore, session: str) -> ContextReport:
-    """Return the report that `elision show` and the dashboard have."""
+    """Return the report that `elision sessions show` and the dashboard have."""
     log = SessionLog(
         info=store.info(session), events=list(store.events(session)), sizer=Sizer(make_counter()), guards=Guards()
     )

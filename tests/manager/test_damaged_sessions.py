@@ -157,7 +157,7 @@ def test_what_is_set_aside_is_whole(tmp_path: Path) -> None:
     assert kept.name == "store.db.damaged"
     assert kept.read_bytes() == before
     assert "kept as store.db.damaged" in faults[-1].what
-    command = f"elision store migrate sqlite:///{kept} {damaged.url}"
+    command = f"elision sessions copy sqlite:///{kept} {damaged.url}"
     assert command in faults[-1].what
     with closing(open_store(f"sqlite:///{kept}")) as one, closing(open_store(damaged.url)) as two:
         done = list(copy_all(one, two))

@@ -45,7 +45,7 @@ def test_an_empty_store_is_in_its_place(url: str) -> None:
         assert store.sessions() == []
     text = describe_set_aside(damage, kept)
     assert CHECK_COMMAND in text
-    assert f"elision store migrate {url.partition(':')[0]}:///{kept} {url}" in text
+    assert f"elision sessions copy {url.partition(':')[0]}:///{kept} {url}" in text
 
 
 def test_the_second_process_finds_it_done(url: str) -> None:

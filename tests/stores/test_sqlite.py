@@ -370,7 +370,7 @@ def test_a_damaged_record_is_said_when_it_is_read(store: SqliteStore, path: Path
     for turn in (2, 3):
         store.append("s", (add_turn(turn),), after=turn - 1, at=1.0)
     damage(path, "UPDATE records SET body = substr(body, 1, 20) WHERE id & 4294967295 = 2")
-    with pytest.raises(CorruptError, match=r"agent\.db: .*`elision store fsck`"):
+    with pytest.raises(CorruptError, match=r"agent\.db: .*`elision sessions check`"):
         store.turns("s")
     assert store.turns("s", 3) == [make_turn(3)]
 

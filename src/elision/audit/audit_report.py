@@ -14,7 +14,6 @@ from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, encode_problems
 from elision.trajectory.trajectory import Problem
 
-FORMAT: Final = "elision.audit/1"
 #: Findings that JSON and page list, the most expensive first.
 LISTED_FINDINGS: Final = 50
 #: Share by which a recorded bill may differ from the sum of the causes before the report says so.
@@ -109,7 +108,6 @@ class AuditReport:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
             "finished": self.finished,
             "counter": self.counter,
             "calls": self.calls,

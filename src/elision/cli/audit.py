@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
-from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.console import Console
+import click
 
-from elision.audit.agent_logs import find_agent_logs
-from elision.audit.audit_page import build_audit_page
-from elision.audit.audit_report import AuditReport
-from elision.audit.audit_table import print_audit
-from elision.audit.log_audit import audit_logs
-from elision.audit.run_partition import PriceFinder, find_list_prices
-from elision.cli.console import open_console
-from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, Tokens, choose_prices
-from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
-from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.cli.declarations import Argument, Option
+from elision.cli.options import HtmlFile, Json, Model, Price, PriceSet, Quiet, Tokens, choose_prices
 from elision.errors import FormatError
-from elision.lab.report.figures import format_plural
-from elision.lab.report.names import neutralize_text
-from elision.trajectory.prices import Prices
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elision.audit.run_partition import PriceFinder
+    from elision.trajectory.prices import Prices
 
 #: Runs after which a log says how far the audit is.
 REPORTED_RUNS = 50
@@ -36,42 +28,64 @@ REPORTED_RUNS = 50
 def audit(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
+        Argument(
             help="Logs: files (also .gz, .tar.gz) or folders. Without any, those that agents keep on this machine.",
-            show_default=False,
         ),
     ] = None,
-    json_file: JsonFile = None,
+    calibrate: Annotated[
+        bool,
+        Option("--calibrate", help="Also compare recorded bills with simulated ones, and explain the difference."),
+    ] = False,
+    full: Annotated[bool, Option("--full", help="Print a line for each run.")] = False,
     html_file: HtmlFile = None,
-    detail: Annotated[bool, typer.Option("--detail", help="Print a line for each run.")] = False,
     no_replay: Annotated[
-        bool, typer.Option("--no-replay", help="Leave out what Elision would have saved, which takes most of the time.")
+        bool, Option("--no-replay", help="Leave out what Elision would have saved, which takes most of the time.")
     ] = False,
     model: Model = None,
     price: Price = None,
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Divide the bill that agents' logs record by cause, and say what could have been avoided.
 
     Every billed token has one cause. Prices are list prices of the recorded model on the day of the run, unless given.
     Ctrl-C ends the reading; what was read is reported.
     """
-    errors = open_console(stderr=True)
-    places = _choose_paths(paths or [], errors)
-    files = {"json": json_file, "html": html_file}
+    # Slow to import, and help needs none of it.
+    from elision.audit.audit_page import build_audit_page
+    from elision.audit.audit_table import print_audit
+    from elision.audit.log_audit import audit_logs
+    from elision.cli.calibration import calibrate_runs
+    from elision.cli.console import open_console, open_notes
+    from elision.cli.outputs import check_outputs, encode_report, make_provenance, print_json, write_reports
+    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.lab.report.figures import format_plural
+
+    notes = open_notes(quiet)
+    places = _choose_paths(paths or [], notes)
+    files = {"html": html_file}
     check_outputs(files, places, has_charts=False)
     own = choose_prices(model, price, price_set)
-    with _show_progress(errors) as progress:
+    with _show_progress(notes) as progress:
         report = audit_logs(
             places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
         )
-    failure = write_reports(files, partial(_render_report, report, places))
-    print_audit(report, open_output(files), places, detail=detail)
+    calibration = calibrate_runs(places, tokens) if calibrate else None
+    failure = write_reports(files, lambda _: encode_report(build_audit_page(report, places, make_provenance())), notes)
+    if json:
+        added = {"calibration": calibration.to_json()} if calibration else {}
+        print_json("audit", report.to_json() | added)
+    else:
+        console = open_console()
+        print_audit(report, console, places, detail=full)
+        if calibration is not None:
+            calibration.print(console, detail=full)
     if failure is not None:
         raise failure
     if not report.finished:
-        raise typer.Exit(130)
+        raise click.exceptions.Exit(130)
     exit_on_reader_bug(report.problems)
     if not report.runs:
         lacking = (
@@ -81,8 +95,10 @@ def audit(
         raise FormatError("no run with recorded usage was found: " + "; ".join(reasons))
 
 
-def _choose_paths(given: Sequence[Path], errors: Console) -> list[Path]:
+def _choose_paths(given: Sequence[Path], notes: Console) -> list[Path]:
     """Return what to audit. Raises FormatError for a path that does not exist, and where no log is found."""
+    from elision.audit.agent_logs import find_agent_logs
+
     for path in given:
         if not path.exists():
             raise FormatError(f"{path}: there is no such file or folder")
@@ -95,11 +111,13 @@ def _choose_paths(given: Sequence[Path], errors: Console) -> list[Path]:
             " name a file or folder: elision audit PATH"
         )
     for name, path in found:
-        errors.print(f"{name}: {path}", markup=False, highlight=False)
+        notes.print(f"{name}: {path}", markup=False, highlight=False)
     return [path for _, path in found]
 
 
 def _make_price_finder(own: Prices | None) -> PriceFinder:
+    from elision.audit.run_partition import find_list_prices
+
     if own is None:
         return find_list_prices
 
@@ -110,26 +128,22 @@ def _make_price_finder(own: Prices | None) -> PriceFinder:
 
 
 @contextmanager
-def _show_progress(errors: Console) -> Iterator[Callable[[int, str], None]]:
+def _show_progress(notes: Console) -> Iterator[Callable[[int, str], None]]:
     """Give what shows how far the audit is: one line that changes, or in a log a line now and then."""
-    if not errors.is_terminal:
+    from elision.lab.report.names import neutralize_text
+
+    if not notes.is_terminal:
 
         def log(runs: int, file: str) -> None:
             if runs and runs % REPORTED_RUNS == 0:
-                print(f"audited {runs} runs", file=sys.stderr, flush=True)
+                notes.print(f"audited {runs} runs", highlight=False)
 
         yield log
         return
-    with errors.status("reading") as status:
+    with notes.status("reading") as status:
 
         def show(runs: int, file: str) -> None:
             name = neutralize_text(file)[-60:].replace("[", r"\[")
             status.update(f"{runs} runs audited; now {name}")
 
         yield show
-
-
-def _render_report(report: AuditReport, paths: Sequence[Path], kind: str) -> bytes:
-    if kind == "html":
-        return encode_report(build_audit_page(report, paths, make_provenance()))
-    return encode_json(report.to_json())

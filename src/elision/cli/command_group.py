@@ -3,122 +3,204 @@
 from __future__ import annotations
 
 from collections import UserDict
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from inspect import cleandoc
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import typer
-from typer.core import TyperGroup
+import click
 
-#: Group -> command -> its line in `elision --help`, the first paragraph of its own help. The module
-#: `elision.cli.<command>` holds a function of that name, or a typer app where the command is a group.
-COMMAND_GROUPS: Final[dict[str, dict[str, str]]] = {
+from elision.cli.declarations import add_help_all, build_command, build_parameters, join_lines, name_rare_options
+
+
+class Entry(NamedTuple):
+    """A command: `place` is the module and function that run it; `line` is the first paragraph of its help."""
+
+    place: str
+    line: str
+
+
+#: Group -> command -> its entry in `elision --help`.
+COMMAND_GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "Try it on recorded runs": {
-        "audit": "Divide the bill that agents' logs record by cause, and say what could have been avoided.",
-        "replay": "Replay recorded runs under every strategy and price them as they would be billed.",
-        "tune": "Find the window, summaries, schedule, gist and tool rules that suit recorded runs.",
-        "view": "Show exactly what the model would be sent at a call of a recorded run, and what is masked or "
-        "summarized in it.",
-        "rules": "List what each rule of a strategy matches in recorded runs; hides nothing.",
-        "calibrate": "Compare the recorded bill with the simulated one, and explain the difference.",
-        "outcomes": "Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.",
-        "prices": "List what models cost; with MODEL, all that is known of one.",
-        "playback": "Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming "
-        "included.",
+        "demo": Entry(
+            "demo:demo", "Replay the runs that come with Elision; with --gateway, send one through a gateway."
+        ),
+        "replay": Entry(
+            "replay:replay", "Replay recorded runs under every strategy and price them as they would be billed."
+        ),
+        "tune": Entry(
+            "tune:tune", "Find the window, summaries, schedule, gist and tool rules that suit recorded runs."
+        ),
+        "audit": Entry(
+            "audit:audit", "Divide the bill that agents' logs record by cause, and say what could have been avoided."
+        ),
+        "view": Entry(
+            "view:view",
+            "Show exactly what the model would be sent at a call of a recorded run, and what is masked or summarized "
+            "in it.",
+        ),
     },
     "Run agents": {
-        "wrap": "Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.",
-        "serve": "Serve as the gateway between agents and their provider: change the base URL, nothing else.",
-        "doctor": "Check what is installed, set and answering: whether agents reach the gateway, each finding with its "
-        "mend.",
-        "run": "Let an agent work on a task with a shell, in a folder, until it returns a result.",
+        "wrap": Entry(
+            "wrap:wrap", "Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command."
+        ),
+        "serve": Entry(
+            "serve:serve", "Serve as the gateway between agents and their provider: change the base URL, nothing else."
+        ),
+        "doctor": Entry(
+            "doctor:doctor", "Check whether agents on this machine reach the gateway, and how to fix it if not."
+        ),
     },
     "Look at sessions": {
-        "sessions": "List the sessions of a store, the one changed last first, and what hiding saved in each.",
-        "show": "Show what was hidden in a session, when and why, and what it saved; with --call, one request.",
-        "recall": "Print a result of a session word for word, hidden or not; or where words occur in the session.",
-        "mcp": "Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.",
+        "sessions": Entry(
+            "sessions:sessions",
+            "List the sessions of a store, the one changed last first, and what hiding saved in each.",
+        ),
+        "mcp": Entry(
+            "mcp:mcp",
+            "Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.",
+        ),
     },
-    "Keep": {
-        "store": "Stored sessions: their size, retention, checks, moving, export and import.",
-        "config": "Show the settings in force and where each is from: environment, TOML file, preset or default.",
+    "Research": {
+        "lab": Entry("", "Measure strategies: outcomes of runs, recorded runs as a provider, agents in a closed loop."),
     },
 }
-COMMANDS: Final[dict[str, str]] = {name: line for group in COMMAND_GROUPS.values() for name, line in group.items()}
+COMMANDS: Final[Mapping[str, Entry]] = {
+    name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()
+}
+#: Command -> its subcommands.
+SUBCOMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
+    "sessions": {
+        "show": Entry(
+            "show:show", "Show what was hidden in a session, when and why, and what it saved; with --call, one request."
+        ),
+        "recall": Entry(
+            "recall:recall",
+            "Print a result of a session word for word, hidden or not; or where words occur in the session.",
+        ),
+        "check": Entry(
+            "store:check", "Read everything in a store and list what is wrong; nothing is changed without --repair."
+        ),
+        "gc": Entry("store:gc", "Delete old sessions, then give back the space that nothing uses."),
+        "copy": Entry("store:copy", "Copy all sessions of one store into another, and compare both."),
+        "export": Entry(
+            "store:export",
+            "Write stored sessions to a file: as runs that `elision replay` reads, or as logs that `import` reads.",
+        ),
+        "import": Entry("store:import_", "Read logs into a store, and compare both; nothing is overwritten."),
+    },
+    "lab": {
+        "outcomes": Entry(
+            "outcomes:outcomes",
+            "Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.",
+        ),
+        "playback": Entry(
+            "playback:playback",
+            "Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming included.",
+        ),
+        "closed-loop": Entry(
+            "closed_loop:closed_loop",
+            "Let simulated agents solve tasks under each strategy: how many succeed, and what a solved task costs.",
+        ),
+    },
+}
+#: A name that a command had -> what to type instead.
+RENAMED: Final[Mapping[str, str]] = {
+    "calibrate": "elision audit --calibrate",
+    "config": "elision doctor --settings",
+    "outcomes": "elision lab outcomes",
+    "playback": "elision lab playback",
+    "prices": "elision doctor --prices [MODEL]",
+    "recall": "elision sessions recall",
+    "rules": "elision replay --rules",
+    "run": "python examples/agent.py, or the library's `elision.agent`",
+    "show": "elision sessions show",
+    "store": "elision sessions with check (fsck), gc, copy (migrate), export, import or --sizes (du)",
+}
 #: Command -> how its arguments are read, where that is not as usual.
-_CONTEXTS: Final[dict[str, dict[str, Any]]] = {
+_CONTEXTS: Final[Mapping[str, Mapping[str, Any]]] = {
     # What follows the agent's name is the agent's own, options too.
     "wrap": {"allow_interspersed_args": False},
 }
-#: Type of a parameter -> how its value is called in help.
-_METAVARS: Final = {"str": "TEXT", "Path": "PATH", "int": "N", "float": "NUMBER"}
 
 
 class LazyCommands(UserDict[str, Any]):
-    """Command by name, in the order of `COMMANDS`. Names cost nothing; looking a command up imports its module."""
+    """Command by name, in the order of `entries`. Names cost nothing; looking a command up imports its module."""
 
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys(COMMANDS))
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+        super().__init__(dict.fromkeys(entries))
 
     def __getitem__(self, name: str) -> Any:
         if self.data[name] is None:
-            self.data[name] = load_command(name)
+            self.data[name] = load_command(name, self._entries[name])
         return self.data[name]
 
 
-class CommandGroup(TyperGroup):
-    """The group of all commands. Its help is written from `COMMANDS` and imports none of them."""
+class CommandGroup(click.Group):
+    """Commands in titled sections. Its help is written from their entries and imports none of them."""
 
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = LazyCommands()
+    def __init__(self, name: str, sections: Mapping[str, Mapping[str, Entry]], **attributes: Any) -> None:
+        super().__init__(name, **attributes)
+        self.sections = sections
+        self.commands = LazyCommands({key: entry for group in sections.values() for key, entry in group.items()})
+        add_help_all(self)
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands; no module is imported."""
         return list(self.commands)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write every command with its line, group by group; no module is imported."""
-        widest = max(map(len, COMMANDS))
-        for title, commands in COMMAND_GROUPS.items():
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, how many more there are, and every command; no module is imported."""
+        click.Command.format_options(self, ctx, formatter)
+        name_rare_options(self, ctx, formatter)
+        widest = max(map(len, self.commands))
+        for title, commands in self.sections.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(widest), line) for name, line in commands.items()])
+                formatter.write_dl([(name.ljust(widest), entry.line) for name, entry in commands.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with. Raises UsageError, with the new name for a name of before."""
+        if ctx.parent is None and args[0] in RENAMED:
+            raise click.UsageError(f"elision {args[0]} is now: {RENAMED[args[0]]}")
+        return super().resolve_command(ctx, args)
 
 
-def load_command(name: str) -> Any:
+def load_command(name: str, entry: Entry) -> click.Command:
     """Import the module of the command `name`; the command as click wants it."""
-    found = getattr(import_module(f"elision.cli.{name}"), name)
-    holder = typer.Typer(rich_markup_mode=None)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=name, short_help=found.info.help)
-        registered = found.registered_commands
-    else:
-        holder.command(name, context_settings=_CONTEXTS.get(name))(found)
-        registered = holder.registered_commands
-    for each in registered:
-        each.help = join_lines((each.callback and each.callback.__doc__) or "")
-        # Given by itself it stands whole among the commands.
-        each.short_help = each.help.partition("\n\n")[0]
-    command = typer.main.get_group(holder).commands[name]
-    for each in (command, *getattr(command, "commands", {}).values()):
-        name_values(each)
-    return command
+    function = None
+    if entry.place:
+        module, _, attribute = entry.place.partition(":")
+        function = getattr(import_module(f"elision.cli.{module}"), attribute)
+    if name not in SUBCOMMANDS:
+        assert function is not None
+        return build_command(name, function, **_CONTEXTS.get(name, {}))
+    return CommandGroup(
+        name,
+        {"Commands": SUBCOMMANDS[name]},
+        params=build_parameters(function) if function else [],
+        callback=_run_unless_subcommand(function) if function else None,
+        invoke_without_command=function is not None,
+        no_args_is_help=function is None,
+        help=join_lines(function.__doc__ or "") if function else entry.line,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
 
-def name_values(command: Any) -> None:
-    """Give every parameter of `command` a name for its value that is no type of Python: PATHS..., N, TEXT."""
-    for parameter in command.params:
-        if parameter.metavar is not None or getattr(parameter, "is_flag", False):
-            continue
-        if parameter.param_type_name == "argument":
-            parameter.metavar = parameter.name.upper()
-            # The name says what it is; typer would print `<list[Path]>` after it.
-            parameter.display_type = lambda ctx: ""
-        else:
-            kind = parameter.bare_type().removeprefix("list[").removesuffix("]")
-            parameter.metavar = _METAVARS.get(kind, kind.upper())
+def _run_unless_subcommand(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what runs `function` where no subcommand is named. Raises UsageError for options before a subcommand."""
 
+    def run(**given: Any) -> Any:
+        ctx = click.get_current_context()
+        if ctx.invoked_subcommand is None:
+            return function(**given)
+        typed = click.core.ParameterSource.COMMANDLINE
+        if any(ctx.get_parameter_source(name) is typed for name in given):
+            raise click.UsageError(
+                f"options follow the command: {ctx.command_path} {ctx.invoked_subcommand} [OPTIONS]", ctx
+            )
+        return None
 
-def join_lines(text: str) -> str:
-    """Return paragraphs without the source's own line breaks, which the help would show where they fell."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in cleandoc(text).split("\n\n"))
+    return run

@@ -28,12 +28,21 @@ class _TrimmedStream:
         return getattr(self._stream, name)
 
 
-def open_console(*, stderr: bool = False) -> Console:
-    """Return a console on standard output or standard error. Lines that are piped or saved end without blanks."""
-    stream = sys.stderr if stderr else sys.stdout
+def open_console() -> Console:
+    """Return a console on standard output, for the result. Lines that are piped or saved end without blanks."""
+    return _open(is_stderr=False, quiet=False)
+
+
+def open_notes(quiet: bool) -> Console:
+    """Return a console on standard error, for progress and notes; with `quiet` it prints nothing."""
+    return _open(is_stderr=True, quiet=quiet)
+
+
+def _open(*, is_stderr: bool, quiet: bool) -> Console:
+    stream = sys.stderr if is_stderr else sys.stdout
     if stream.isatty():
-        return Console(stderr=stderr)
-    return Console(file=cast(IO[str], _TrimmedStream(stream)), stderr=stderr)
+        return Console(stderr=is_stderr, quiet=quiet)
+    return Console(file=cast(IO[str], _TrimmedStream(stream)), stderr=is_stderr, quiet=quiet)
 
 
 @contextmanager

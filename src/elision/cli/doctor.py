@@ -1,45 +1,71 @@
-"""`elision doctor`: whether agents on this machine reach a gateway, and what to do where they do not."""
+"""`elision doctor`: whether agents on this machine reach a gateway, the settings in force, and what models cost."""
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
+import click
 
-from elision.config import load_settings
+from elision.cli.declarations import Option
+from elision.cli.options import Json, Quiet
+from elision.errors import SettingError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from elision.wrap.findings import SetupFinding
 
-#: Shape of what --json prints.
-SCHEMA: Final = "elision.doctor/1"
 _COLOURS: Final = {"ok": "green", "note": "yellow", "failed": "bold red"}
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (elision.doctor/1), no table.")] = False,
+    settings: Annotated[
+        bool, Option("--settings", help="Show the settings in force and where each is from, instead of the checks.")
+    ] = False,
+    everything: Annotated[bool, Option("--all", help="With --settings: also those that have their default.")] = False,
+    prices: Annotated[
+        str | None,
+        Option(
+            "--prices", help="List what models cost, or all that is known of one model or price set.", without_value=""
+        ),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Check what is installed, set and answering: whether agents reach the gateway, each finding with its mend.
+    """Check whether agents on this machine reach the gateway, and how to fix it if not.
 
     No provider is asked, nothing is written, and no value of a variable is printed. The exit code is 1 if something
     that is set cannot work.
     """
+    if settings and prices is not None:
+        raise SettingError("--settings and --prices contradict each other; give one")
+    if everything and not settings:
+        raise SettingError("--all belongs to --settings")
+    if settings:
+        from elision.cli.settings_table import show_settings
+
+        show_settings(everything=everything, as_json=json, quiet=quiet)
+        return
+    if prices is not None:
+        from elision.cli.price_tables import show_prices
+
+        show_prices(prices, as_json=json, quiet=quiet)
+        return
     # Slow to import, and help needs none of it.
     from elision.cli.console import open_console
+    from elision.cli.outputs import print_json
+    from elision.config import load_settings
     from elision.wrap.findings import collect_findings
 
     findings = collect_findings(load_settings(), os.environ)
-    if as_json:
-        typer.echo(json.dumps({"format": SCHEMA, "findings": [asdict(each) for each in findings]}, indent=1))
+    if json:
+        print_json("doctor", {"findings": [asdict(each) for each in findings]})
     else:
-        open_console().print(_build_table(findings))
+        open_console().print(_build_table([each for each in findings if not quiet or each.status != "ok"]))
     if any(each.status == "failed" for each in findings):
-        raise typer.Exit(1)
+        raise click.exceptions.Exit(1)
 
 
 def _build_table(findings: list[SetupFinding]) -> Table:

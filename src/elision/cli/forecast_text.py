@@ -1,27 +1,44 @@
-"""When the strategy in force is to be expected to act: a sentence, and the figures."""
+"""`elision replay --forecast`: when a strategy is expected to act in a typical coding run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from elision.config import Settings
+from elision.cli.console import open_console
+from elision.cli.outputs import print_json
+from elision.config import load_settings
 from elision.errors import BudgetError
 from elision.lab.forecast import CALLS, MEDIAN_CALLS, forecast_session, is_due_by_turns
+from elision.lab.report.fitting import print_text
 from elision.manager.context_options import Options
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices
 
 
-def describe_forecast(found: Settings) -> str:
-    """Return the sentence that says when the strategy in force is to be expected to act, and how large requests get."""
-    prices = _find_prices(found)
+def show_forecasts(strategies: Sequence[str], prices: Prices | None, *, as_json: bool) -> None:
+    """Print what to expect of each of `strategies`, or of the one in force; without `prices`, at those in force."""
+    settings = load_settings()
+    chosen = [parse_strategy(text) for text in strategies] or [settings.strategy]
+    rates = prices or Options(model=settings.model or "", prices=settings.prices).find_prices()
+    if as_json:
+        print_json("replay --forecast", {"forecasts": [encode_forecast(each, rates) for each in chosen]})
+        return
+    for strategy in chosen:
+        print_text(open_console(), describe_forecast(strategy, rates))
+
+
+def describe_forecast(strategy: Strategy, prices: Prices) -> str:
+    """Return the sentence that says when `strategy` is expected to act, and how large requests get."""
     session = f"In a typical coding run of {MEDIAN_CALLS} calls at the prices of {prices.name}"
-    if not found.strategy.can_hide:
-        return f"{session}: {found.strategy.name} hides nothing, in any run."
+    if not strategy.can_hide:
+        return f"{session}: {strategy.name} hides nothing, in any run."
     try:
-        forecast = forecast_session(found.strategy, prices)
+        forecast = forecast_session(strategy, prices)
     except BudgetError as error:
         return f"{session}: {error}"
-    when = "at" if is_due_by_turns(found.strategy) else "about"
+    when = "at" if is_due_by_turns(strategy) else "about"
     acts = {"placeholder": forecast.first_placeholder, "summary": forecast.first_summary}
     within = [f"first {act} {when} call {call}" for act, call in acts.items() if call and call <= MEDIAN_CALLS]
     later = [f"first {act} {when} call {call}" for act, call in acts.items() if call and call > MEDIAN_CALLS]
@@ -35,15 +52,10 @@ def describe_forecast(found: Settings) -> str:
     return text
 
 
-def _find_prices(found: Settings) -> Prices:
-    return Options(model=found.model or "", prices=found.prices).find_prices()
-
-
-def forecast_json(found: Settings) -> dict[str, object] | None:
-    """Return what is to be expected of a typical coding run; None where it does not fit the budget."""
-    prices = _find_prices(found)
+def encode_forecast(strategy: Strategy, prices: Prices) -> dict[str, object]:
+    """Return what to expect of a typical coding run as JSON; without its figures where it does not fit the budget."""
+    figures: dict[str, object] = {"strategy": strategy.name, "prices": prices.name, "calls": MEDIAN_CALLS}
     try:
-        forecast = forecast_session(found.strategy, prices)
+        return figures | asdict(forecast_session(strategy, prices))
     except BudgetError:
-        return None
-    return {"prices": prices.name, "calls": MEDIAN_CALLS} | asdict(forecast)
+        return figures

@@ -7,58 +7,56 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
-from elision.cli.options import StoreUrl
-from elision.config import load_settings
+from elision.cli.declarations import Option
+from elision.cli.options import Json, Quiet, StoreUrl
 from elision.errors import MissingExtra, MissingStore, SettingError
-from elision.stores.store_urls import open_for_reading
 
 
 def mcp(
     store: StoreUrl = None,
     session: Annotated[
         str,
-        typer.Option(
+        Option(
             "--session",
             help="Show this session and its relatives alone: a name, how it begins, or a client's id at the gateway; "
             "default: as AGENT_CONTEXT_SESSION says.",
-            show_default=False,
         ),
     ] = "",
-    prefix: Annotated[
-        str, typer.Option("--prefix", help="Show only sessions whose name begins so.", show_default=False)
-    ] = "",
+    prefix: Annotated[str, Option("--prefix", help="Show only sessions whose name begins so.")] = "",
     owner: Annotated[
         str,
-        typer.Option("--owner", help="Show only sessions of this API key's namespace, or family.", show_default=False),
+        Option("--owner", help="Show only sessions of this API key's namespace, or family."),
     ] = "",
     listing: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--session-list",
             help="Show only the sessions that this file names, one a line, and their relatives; it may grow.",
-            show_default=False,
         ),
     ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP instead of standard input.")] = False,
-    host: Annotated[str, typer.Option("--host", help="With --http: where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8379,
+    http: Annotated[bool, Option("--http", help="Serve streamable HTTP instead of standard input.")] = False,
+    host: Annotated[str, Option("--host", help="With --http: where to listen.")] = "127.0.0.1",
+    port: Annotated[int, Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8379,
     token: Annotated[
         str,
-        typer.Option(
+        Option(
             "--token",
             envvar="ELISION_MCP_TOKEN",
             help="With --http: requests must carry it; needed beyond this machine.",
-            show_default=False,
         ),
     ] = "",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.
 
     It only reads, also while agents and gateways write to the same store. Hosts start it by themselves: give them the
     command `elision mcp --store URL`.
     """
+    if json and not http:
+        raise SettingError("--json prints the address of --http; without it, standard output is the protocol's")
     if http and not token and not is_local(host):
         raise SettingError(f"--host {host}: others could read every session; give --token, or listen at 127.0.0.1")
     try:
@@ -70,9 +68,11 @@ def mcp(
         raise MissingExtra("elision mcp", "mcp") from error
     from importlib.metadata import version
 
+    from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard
     from elision.mcp.session_scope import SessionScope
     from elision.mcp.stored_sessions import StoredSessions
+    from elision.stores.store_urls import open_for_reading
     from elision.trajectory.tokens import Sizer, make_counter
 
     settings = load_settings()
@@ -86,11 +86,12 @@ def mcp(
         sessions.find_store()
     except MissingStore as error:
         # Hosts start their servers first, and agents make the store later.
-        typer.echo(f"elision: {error}; waiting for it", err=True)
+        if not quiet:
+            click.echo(f"elision: {error}; waiting for it", err=True)
     server = build_mcp_server(sessions, version("elision"))
     try:
         if http:
-            serve_http(server, host, port, token, lambda bound: _announce(host, bound, PATH))
+            serve_http(server, host, port, token, lambda bound: _announce(host, bound, PATH, as_json=json))
         else:
             server.run("stdio")
     finally:
@@ -105,6 +106,12 @@ def is_local(host: str) -> bool:
         return False
 
 
-def _announce(host: str, port: int, path: str) -> None:
+def _announce(host: str, port: int, path: str, *, as_json: bool) -> None:
+    from elision.cli.outputs import print_json
+
     shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"MCP: http://{shown}:{port}{path}")
+    url = f"http://{shown}:{port}{path}"
+    if as_json:
+        print_json("mcp", {"url": url})
+    else:
+        click.echo(f"MCP: {url}")

@@ -5,53 +5,54 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from elision.cli.declarations import Argument, Option
 from elision.errors import MissingExtra, PriceError, SpecError
-from elision.trajectory.price_lookup import find_price_set, find_prices
-from elision.trajectory.prices import Prices, parse_prices
 
-Paths = Annotated[
-    list[Path], typer.Argument(help="Recorded runs: files (also .gz, .tar.gz) or folders.", show_default=False)
-]
+if TYPE_CHECKING:
+    from elision.trajectory.prices import Prices
+
+Json = Annotated[bool, Option("--json", help="Print one JSON object (elision/1) on standard output, no text.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes: the result and errors only.")]
+
+Paths = Annotated[list[Path], Argument(help="Recorded runs: files (also .gz, .tar.gz) or folders.")]
 RunPaths = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         help="Recorded runs: files (also .gz, .tar.gz) or folders. With --out also patterns, Parquet data sets, and "
         "s3://, gs:// and the like.",
-        show_default=False,
     ),
 ]
 StudyUrl = Annotated[
     str | None,
-    typer.Option("--out", help="Keep the results in this folder or object store; run again to continue. Any number."),
+    Option("--out", help="Keep the results in this folder or object store; run again to continue. Any number."),
 ]
 StudyWorkers = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--workers",
         help="Of a study: how many processes (default: one a core), 0 to only prepare it, ray for a Ray cluster, or "
         "ray://HOST:PORT.",
+        rare=True,
     ),
 ]
 StudyShard = Annotated[
-    str | None, typer.Option("--shard", help="Of a study: part I of N only, such as 17/400, for array jobs.")
+    str | None, Option("--shard", help="Of a study: part I of N only, such as 17/400, for array jobs.", rare=True)
 ]
 StudyReport = Annotated[
-    str | None, typer.Option("--report", help="Report the study in this folder, finished or not; no runs are given.")
+    str | None, Option("--report", help="Report the study in this folder, finished or not; no runs are given.")
 ]
 SqlText = Annotated[
     str | None,
-    typer.Option("--sql", help="With --report: a query of the tables rows, problems, manifest; piped as CSV."),
+    Option("--sql", help="With --report: a query of the tables rows, problems, manifest; piped as CSV.", rare=True),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", help="Price the runs as this model; `elision prices` lists them.")
+    str | None, Option("--model", help="Price the runs as this model; `elision doctor --prices` lists them.")
 ]
 RunModel = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--model",
         help="Price the runs as this model; default: each as the model of its recording, or the newest flagship where "
         "that has no known price.",
@@ -59,28 +60,30 @@ RunModel = Annotated[
 ]
 Price = Annotated[
     str | None,
-    typer.Option("--price", help="USD per million tokens: input=3,cache_write=3.75,cache_read=0.3,output=15."),
+    Option("--price", help="USD per million tokens: input=3,cache_write=3.75,cache_read=0.3,output=15.", rare=True),
 ]
 PriceSet = Annotated[
     str | None,
-    typer.Option("--prices", help="A named set: anthropic, fable, openai, qwen3-coder, uncached."),
+    Option("--prices", help="A named set: anthropic, fable, openai, qwen3-coder, uncached.", rare=True),
 ]
 Tokens = Annotated[
-    str, typer.Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).")
+    str,
+    Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).", rare=True),
 ]
 Dialect = Annotated[
     str,
-    typer.Option("--dialect", help="Whose messages are sent: openai (chat), openai-responses, anthropic or gemini."),
+    Option(
+        "--dialect", help="Whose messages are sent: openai (chat), openai-responses, anthropic or gemini.", rare=True
+    ),
 ]
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write everything as JSON; - for standard output.")]
-HtmlFile = Annotated[Path | None, typer.Option("--html", help="Write one self-contained page.")]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)]
+HtmlFile = Annotated[Path | None, Option("--html", help="Write one self-contained page.")]
+Jobs = Annotated[int, Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)]
 
-SessionName = Annotated[str, typer.Argument(help="Its name, or how the name begins.", show_default=False)]
+SessionName = Annotated[str, Argument(help="Its name, or how the name begins.")]
 StoreUrl = Annotated[
     str | None,
-    typer.Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `elision config` says."),
+    Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `elision doctor --settings` says."),
 ]
 
 
@@ -100,8 +103,11 @@ def check_memory_paths(paths: Sequence[str]) -> list[Path]:
 
 def choose_prices(model: str | None, price: str | None, price_set: str | None) -> Prices | None:
     """The price list that one of the options asks for; None if none does. Raises PriceError."""
+    from elision.trajectory.price_lookup import find_price_set, find_prices
+    from elision.trajectory.prices import parse_prices
+
     if model is not None and not model.strip():
-        raise PriceError("--model '': names no model; `elision prices` lists them")
+        raise PriceError("--model '': names no model; `elision doctor --prices` lists them")
     given = [name for name, value in (("--model", model), ("--price", price), ("--prices", price_set)) if value]
     if len(given) > 1:
         raise PriceError(f"{' and '.join(given)} contradict each other; give one")

@@ -1,4 +1,4 @@
-"""`elision outcomes`: runs joined with what became of them, cost against solve rate."""
+"""`elision lab outcomes`: runs joined with what became of them, cost against solve rate."""
 
 from __future__ import annotations
 
@@ -6,29 +6,16 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from elision.cli.console import open_console
-from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, choose_prices
-from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
-from elision.config.setting_readers import conceal_password
+from elision.cli.declarations import Argument, Option
+from elision.cli.options import HtmlFile, Json, Model, Price, PriceSet, Quiet, choose_prices
 from elision.errors import FormatError
-from elision.formats.source import derive_run_name
-from elision.lab import outcomes_page
-from elision.lab.outcomes import InstanceRun, OutcomeStudy, join_outcomes
-from elision.lab.outcomes_files import merge_outcomes, read_outcomes
-from elision.lab.outcomes_runs import (
-    InstanceNamer,
-    load_recorded_runs,
-    load_stored_runs,
-    load_table_runs,
-    load_tasks,
-)
-from elision.lab.outcomes_table import print_study
-from elision.stores.store_urls import open_existing
-from elision.trajectory.prices import Prices
+
+if TYPE_CHECKING:
+    from elision.lab.outcomes import InstanceRun, OutcomeStudy
+    from elision.lab.outcomes_runs import InstanceNamer
+    from elision.trajectory.prices import Prices
 
 #: How the address of a store begins.
 _STORES = ("sqlite:", "postgresql:", "postgres:", "linear-hash:")
@@ -37,14 +24,13 @@ _STORES = ("sqlite:", "postgresql:", "postgres:", "linear-hash:")
 def outcomes(
     runs: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             help="[NAME=]RUNS: runs of one strategy: recordings (files, folders), a store's address, or a CSV table.",
-            show_default=False,
         ),
     ],
     reports: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--outcomes",
             help="[NAME=]PATH: what became of them: reports of the SWE-bench harness, a folder of report.json, "
             "predictions, exit statuses; may be repeated.",
@@ -52,35 +38,50 @@ def outcomes(
     ] = None,
     tasks: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
+            "--tasks",
             help="Trajectories or a benchmark's instances, which tell by the task what instance a stored session "
-            "worked on; may be repeated."
+            "worked on; may be repeated.",
         ),
     ] = None,
-    by: Annotated[str, typer.Option(help="The column of a CSV table that names the strategy.")] = "strategy",
+    by: Annotated[
+        str, Option("--by", help="The column of a CSV table that names the strategy.", rare=True)
+    ] = "strategy",
     baseline: Annotated[
         str | None,
-        typer.Option(help="The strategy that the others are compared with; otherwise raw, or the first."),
+        Option("--baseline", help="The strategy that the others are compared with; otherwise raw, or the first."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap behind the intervals.", min=0)] = 0,
-    json_file: JsonFile = None,
+    seed: Annotated[int, Option("--seed", help="Of the bootstrap behind the intervals.", min=0, rare=True)] = 0,
     html_file: HtmlFile = None,
-    png_file: Annotated[Path | None, typer.Option("--png", help="Write cost against solve rate as a picture.")] = None,
+    png_file: Annotated[
+        Path | None, Option("--png", help="Write cost against solve rate as a picture.", rare=True)
+    ] = None,
     model: Model = None,
     price: Price = None,
     price_set: PriceSet = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.
 
     NAME is the strategy; without it a store's sessions have the one that they began with, and recordings are called
     like their folder or file. A cost is what the recording states, or the reported usage at the model's list price.
     """
-    files = {"json": json_file, "html": html_file, "png": png_file}
+    # Slow to import, and help needs none of it.
+    from elision.cli.console import open_console, open_notes
+    from elision.cli.outputs import check_outputs, print_json, write_reports
+    from elision.lab.outcomes import join_outcomes
+    from elision.lab.outcomes_files import merge_outcomes, read_outcomes
+    from elision.lab.outcomes_runs import InstanceNamer, load_tasks
+    from elision.lab.outcomes_table import print_study
+
+    notes = open_notes(quiet)
+    files = {"html": html_file, "png": png_file}
     check_outputs(
         files, (Path(place) for _, place in map(_split_name, [*runs, *(reports or [])]) if not _is_store(place))
     )
     prices = choose_prices(model, price, price_set)
-    with open_console(stderr=True).status("reading"):
+    with notes.status("reading"):
         found = merge_outcomes(read_outcomes(Path(path), name) for name, path in map(_split_name, reports or []))
         asked = [task for path in tasks or [] for task in load_tasks(path)]
         namer = InstanceNamer(found.instances, asked)
@@ -93,8 +94,11 @@ def outcomes(
         problems=problems,
         priced_as=prices.name if prices else "",
     )
-    failure = write_reports(files, partial(_render_report, study))
-    print_study(study, open_output(files))
+    failure = write_reports(files, partial(_render_report, study), notes)
+    if json:
+        print_json("lab outcomes", study.to_json())
+    else:
+        print_study(study, open_console())
     if failure is not None:
         raise failure
 
@@ -103,6 +107,11 @@ def _load_runs(
     given: Sequence[str], namer: InstanceNamer, by: str, prices: Prices | None
 ) -> tuple[list[InstanceRun], list[str]]:
     """Read every argument; the runs, and what could not be read."""
+    from elision.config.setting_readers import conceal_password
+    from elision.formats.source import derive_run_name
+    from elision.lab.outcomes_runs import load_recorded_runs, load_stored_runs, load_table_runs
+    from elision.stores.store_urls import open_existing
+
     loaded: list[InstanceRun] = []
     problems: list[str] = []
     for name, place in map(_split_name, given):
@@ -134,8 +143,9 @@ def _is_store(text: str) -> bool:
 
 
 def _render_report(study: OutcomeStudy, kind: str) -> bytes:
+    from elision.cli.outputs import encode_report, make_provenance
+    from elision.lab import outcomes_page
+
     if kind == "png":
         return outcomes_page.draw_picture(study)
-    if kind == "html":
-        return encode_report(outcomes_page.build_page(study, make_provenance()))
-    return encode_json(study.to_json())
+    return encode_report(outcomes_page.build_page(study, make_provenance()))

@@ -19,16 +19,16 @@ from typing import Any, BinaryIO, Final
 
 from rich.console import Console
 
-from elision.cli.console import open_console
 from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.vega import load_vega
 from elision.trajectory.redact import DEFAULT
 
+#: The shape of what --json prints.
+SCHEMA: Final = "elision/1"
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
 OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "json": (b'"format": "elision.',),
     "html": (b"<!doctype html>",),
     "png": (b"\x89PNG",),
     # Whoever wrote the settings: `elision tune` checks itself whether it may replace them.
@@ -109,18 +109,17 @@ def encode_report(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def encode_json(value: Any) -> bytes:
-    """Return a report as JSON."""
-    return encode_report(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def print_json(command: str, values: Mapping[str, Any]) -> None:
+    """Print the result of a command as JSON: its schema and the command, then `values`."""
+    text = json.dumps({"schema": SCHEMA, "command": command, **values}, indent=1, allow_nan=False)
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
-def open_output(files: Mapping[str, Path | None]) -> Console:
-    """Return the console for what people read: standard error where one of `files` goes to standard output."""
-    return open_console(stderr="-" in map(str, files.values()))
-
-
-def write_reports(files: Mapping[str, Path | None], render: Callable[[str], bytes]) -> OutputError | None:
-    """Write each of `files` (kind -> path, None for none), and name it on standard error.
+def write_reports(
+    files: Mapping[str, Path | None], render: Callable[[str], bytes], notes: Console
+) -> OutputError | None:
+    """Write each of `files` (kind -> path, None for none), and name it in `notes`.
 
     render: makes the content of a kind. Returns the first refusal, to be raised when the work is shown: it costs
     neither the other files nor what is printed afterwards.
@@ -135,7 +134,7 @@ def write_reports(files: Mapping[str, Path | None], render: Callable[[str], byte
             continue
         try:
             replace_file(path, [content])
-            open_console(stderr=True).print(f"wrote {path}", markup=False, highlight=False)
+            notes.print(f"wrote {path}", markup=False, highlight=False)
         except OutputError as error:
             failure = failure or error
     return failure

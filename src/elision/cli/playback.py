@@ -1,24 +1,23 @@
-"""`elision playback`: recorded runs behind a provider's API, for trying agents and gateways without a key."""
+"""`elision lab playback`: recorded runs behind a provider's API, for trying agents and gateways without a key."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
-from elision.cli.console import open_console
-from elision.cli.options import Paths
-from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.cli.declarations import Option
+from elision.cli.options import Json, Paths, Quiet
 from elision.cli.view_text import escape_controls
 from elision.errors import FormatError
-from elision.formats.registry import read_runs
-from elision.testing.exchange import ReceivedRequest
-from elision.trajectory.trajectory import Problem, Trajectory
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from elision.testing.exchange import ReceivedRequest
+    from elision.trajectory.trajectory import Problem, Trajectory
 
 #: Where it listens unless told otherwise: next to the gateway's port.
 PORT = 8378
@@ -26,49 +25,64 @@ PORT = 8378
 
 def playback(
     paths: Paths,
-    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0 for a free one.", min=0, max=65_535)] = PORT,
-    key: Annotated[str | None, typer.Option("--key", help="The API key that clients must send; default: any.")] = None,
-    window: Annotated[
-        int | None, typer.Option("--window", help="Tokens of every model's context window.", min=1)
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each request.")] = False,
-    listed: Annotated[bool, typer.Option("--list", help="List the runs, and end.")] = False,
+    host: Annotated[str, Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, Option("--port", help="0 for a free one.", min=0, max=65_535)] = PORT,
+    key: Annotated[str | None, Option("--key", help="The API key that clients must send; default: any.")] = None,
+    window: Annotated[int | None, Option("--window", help="Tokens of every model's context window.", min=1)] = None,
+    listed: Annotated[bool, Option("--list", help="List the runs, and end.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming included.
 
     A request is answered with the recorded turn that follows its history, and refused where the provider would
     refuse it. A client names the run as its model, or is told from its task. Ctrl-C ends it.
     """
-    runs, problems = _load_runs(paths)
+    # Slow to import, and help needs none of it.
+    from elision.cli.console import open_console, open_notes
+    from elision.cli.outputs import print_json
+    from elision.cli.reader_bugs import exit_on_reader_bug
+
+    notes = open_notes(quiet)
+    runs, problems = _load_runs(paths, notes)
+    described = [{"model": f"run:{run.id}", "turns": len(run.turns), "recorded": run.model} for run in runs]
     if listed:
-        open_console().print(_build_runs_table(runs))
+        if json:
+            print_json("lab playback", {"runs": described})
+        else:
+            open_console().print(_build_runs_table(runs))
         exit_on_reader_bug(problems)
         return
     # An extra serves them, and the other commands must do without it.
     from elision.testing.playback import Playback
     from elision.testing.recorded_provider import Terms
 
-    errors = open_console(stderr=True)
     with Playback(runs, Terms(key=key, window=window, played=True), host=host, port=port) as server:
         if not quiet:
-            server.provider.on_request = lambda received: _print_request(errors, received)
-        typer.echo(f"OpenAI clients:    {server.url}/v1\nAnthropic clients: {server.url}")
-        errors.print(_build_runs_table(runs))
+            server.provider.on_request = lambda received: _print_request(notes, received)
+        if json:
+            addresses = {"openai": f"{server.url}/v1", "anthropic": server.url}
+            print_json("lab playback", {**addresses, "runs": described})
+        else:
+            click.echo(f"OpenAI clients:    {server.url}/v1\nAnthropic clients: {server.url}")
+        notes.print(_build_runs_table(runs))
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
             count = len(server.requests)
             refused = len(server.violations)
-            errors.print(f"{count} requests, {refused} violations of the providers' rules", highlight=False)
+            notes.print(f"{count} requests, {refused} violations of the providers' rules", highlight=False)
     exit_on_reader_bug(problems)
 
 
-def _load_runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
+def _load_runs(paths: Paths, notes: Console) -> tuple[list[Trajectory], list[Problem]]:
+    from elision.formats.registry import read_runs
+    from elision.trajectory.trajectory import Problem, Trajectory
+
     found = [each for path in paths for each in read_runs(path)]
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:5]:
-        print(f"elision: {escape_controls(str(problem))}", file=sys.stderr)
+        notes.print(f"elision: {escape_controls(str(problem))}", markup=False, highlight=False, soft_wrap=True)
     runs = [each for each in found if isinstance(each, Trajectory)]
     if not runs:
         raise FormatError("no run in it could be read: " + "; ".join(map(str, problems[:3])))
@@ -76,6 +90,9 @@ def _load_runs(paths: Paths) -> tuple[list[Trajectory], list[Problem]]:
 
 
 def _build_runs_table(runs: list[Trajectory]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, overflow="ellipsis", min_width=len("run:"))
     table.add_column(no_wrap=True, justify="right")
@@ -89,6 +106,8 @@ def _build_runs_table(runs: list[Trajectory]) -> Table:
 
 def _print_request(console: Console, received: ReceivedRequest) -> None:
     """One request in one line."""
+    from rich.text import Text
+
     line = Text(f"{received.status} ", style="red" if received.status >= 400 else "green")
     what = f"run:{received.run} turn {received.turn}" if received.run else "nothing"
     line.append(escape_controls(f"{received.api} -> {what}"))

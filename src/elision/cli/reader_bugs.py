@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-import typer
+import click
 
 from elision.lab.report.names import neutralize_text
 from elision.trajectory.trajectory import Problem
@@ -23,4 +23,4 @@ def exit_on_reader_bug(problems: Iterable[Problem]) -> None:
     if bugs:
         others = f" (and {len(bugs) - 1} more)" if len(bugs) > 1 else ""
         print(f"elision: {neutralize_text(str(bugs[0]))}{others}", file=sys.stderr)
-        raise typer.Exit(READER_BUG)
+        raise click.exceptions.Exit(READER_BUG)

@@ -1,27 +1,23 @@
-"""`elision recall`: what was hidden in a session, read again; and where words occur in it."""
+"""`elision sessions recall`: what was hidden in a session, read again; and where words occur in it."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-from rich.text import Text
+import click
 
-from elision.cli.console import open_console
-from elision.cli.options import SessionName, StoreUrl
-from elision.cli.session_names import choose_session, format_session_name
+from elision.cli.declarations import Argument, Option
+from elision.cli.options import Json, Quiet, SessionName, StoreUrl
 from elision.cli.view_text import make_visible
-from elision.config import load_settings
 from elision.errors import SettingError, UnknownHandle
-from elision.manager.lineage import trace_stored_turn
-from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
-from elision.stores.store import Hit, SessionInfo, Store
-from elision.stores.store_urls import open_existing
-from elision.trajectory.content import Opaque
-from elision.trajectory.plan import Key, make_handle
+
+if TYPE_CHECKING:
+    from elision.manager.observation_text import TextPart
+    from elision.stores.store import Hit, SessionInfo, Store
+    from elision.trajectory.plan import Key
 
 #: Hits of a search.
 HITS: Final = 50
@@ -31,49 +27,66 @@ _ALL: Final = sys.maxsize
 
 def recall(
     session: SessionName,
-    name: Annotated[
-        str, typer.Argument(metavar="HANDLE", help="As a placeholder names it: t12.1.", show_default=False)
-    ] = "",
-    lines: Annotated[str, typer.Option("--lines", help="These lines: 40-80, 40- or 7.", show_default=False)] = "",
+    name: Annotated[str, Argument(metavar="HANDLE", help="As a placeholder names it: t12.1.")] = "",
+    lines: Annotated[str, Option("--lines", help="These lines: 40-80, 40- or 7.")] = "",
     pattern: Annotated[
         str,
-        typer.Option("--pattern", help="Lines that match a regular expression, and those around.", show_default=False),
+        Option("--pattern", help="Lines that match a regular expression, and those around."),
     ] = "",
-    head: Annotated[int | None, typer.Option("--head", help="The first so many lines.", min=1)] = None,
-    search: Annotated[
-        str, typer.Option("--search", help="Instead of a handle: where these words occur.", show_default=False)
-    ] = "",
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Byte for byte, control characters too; not to a terminal.")
-    ] = False,
+    head: Annotated[int | None, Option("--head", help="The first so many lines.", min=1)] = None,
+    search: Annotated[str, Option("--search", help="Instead of a handle: where these words occur.")] = "",
+    raw: Annotated[bool, Option("--raw", help="Byte for byte, control characters too; not to a terminal.")] = False,
     store: StoreUrl = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Print a result of a session word for word, hidden or not; or where words occur in the session.
 
     Control characters are shown as signs, since a terminal acts on them.
     """
+    # Slow to import, and help needs none of it.
+    from elision.cli.outputs import print_json
+    from elision.cli.session_names import choose_session
+    from elision.config import load_settings
+    from elision.manager.observation_text import TextPart, extract_part
+    from elision.stores.store_urls import open_existing
+
     part = TextPart(lines=lines, pattern=pattern, head=head)
-    _check_options(name, part, search, raw=raw)
+    _check_options(name, part, search, raw=raw, as_json=json)
     with closing(open_existing(store or load_settings().store)) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         if search:
-            _print_hits(opened.search(info.key, search, HITS), info, search)
+            hits = opened.search(info.key, search, HITS)
+            _check_hits(hits, info, search)
+            if json:
+                places = [{"handle": each.handle, "tool": each.tool, "excerpt": each.excerpt} for each in hits]
+                print_json("sessions recall", {"session": info.key, "search": search, "hits": places})
+            else:
+                _print_hits(hits)
             return
         text, others = _find_observation(opened, sessions, info, name)
-    _print_text(text, others, part, raw=raw)
+    if json:
+        shown = extract_part(text, part, _ALL)
+        print_json("sessions recall", {"session": info.key, "handle": name, "text": shown, "not_text": others})
+    else:
+        _print_text(text, [] if quiet else others, part, raw=raw)
 
 
-def _check_options(name: str, part: TextPart, search: str, *, raw: bool) -> None:
+def _check_options(name: str, part: TextPart, search: str, *, raw: bool, as_json: bool) -> None:
     """Raises SettingError for options that contradict each other."""
     parts = {"--lines": part.lines, "--pattern": part.pattern, "--head": part.head}
     given = [option for option, value in parts.items() if value]
     if search and (name or given or raw):
         raise SettingError("--search looks through the whole session: leave out the handle and what goes with it")
     if not search and not name:
-        raise SettingError("give a handle, such as t12.1 (`elision show SESSION` names them), or --search WORDS")
+        raise SettingError(
+            "give a handle, such as t12.1 (`elision sessions show SESSION` names them), or --search WORDS"
+        )
     if len(given) > 1:
         raise SettingError(f"{' and '.join(given)} contradict each other; give one")
+    if raw and as_json:
+        raise SettingError("--raw and --json contradict each other; give one")
     if raw and sys.stdout.isatty():
         raise SettingError("--raw writes control characters as they are; send it to a file or a pipe")
 
@@ -85,6 +98,11 @@ def _find_observation(
     store: Store, sessions: Sequence[SessionInfo], info: SessionInfo, name: str
 ) -> tuple[str, list[str]]:
     """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
+    from elision.cli.session_names import format_session_name
+    from elision.manager.lineage import trace_stored_turn
+    from elision.manager.observation_text import find_text, format_handle, parse_handle
+    from elision.trajectory.content import Opaque
+
     try:
         owner, key = parse_handle(name)
     except UnknownHandle as error:
@@ -103,14 +121,18 @@ def _find_observation(
         # Its later turns are those of another continuation: whoever wants them names that session.
         raise UnknownHandle(
             f"session {format_session_name(owner)!r} shares nothing under {format_handle(key)} with "
-            f"{format_session_name(info.key)!r}; `elision recall {format_session_name(owner)} {format_handle(key)}`"
-            " reads it there"
+            f"{format_session_name(info.key)!r}; `elision sessions recall {format_session_name(owner)} "
+            f"{format_handle(key)}` reads it there"
         )
     raise UnknownHandle(_explain_missing_handle(store, info, key))
 
 
 def _explain_missing_handle(store: Store, info: SessionInfo, key: Key) -> str:
     """What there is instead."""
+    from elision.cli.session_names import format_session_name
+    from elision.manager.observation_text import format_handle
+    from elision.trajectory.plan import make_handle
+
     where = f"session {format_session_name(info.key)!r} keeps nothing under {format_handle(key)}"
     if not info.turns:
         return f"{where}: it has no turns yet"
@@ -124,13 +146,16 @@ def _explain_missing_handle(store: Store, info: SessionInfo, key: Key) -> str:
 
 
 def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> None:
+    from elision.cli.session_names import format_session_name
+    from elision.manager.observation_text import extract_part
+
     if raw:
         sys.stdout.flush()
         sys.stdout.buffer.write(extract_part(text, part, _ALL).encode("utf-8", "surrogatepass"))
         return
-    typer.echo(make_visible(extract_part(text, part, _ALL)).removesuffix("\n"))
+    click.echo(make_visible(extract_part(text, part, _ALL)).removesuffix("\n"))
     if others:
-        typer.echo(
+        click.echo(
             f"elision: beside the text there is {', '.join(map(format_session_name, others))}, which is not shown",
             err=True,
         )
@@ -139,12 +164,23 @@ def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> N
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def _print_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
-    """A line for each place, the newest turn first. Raises UnknownHandle if there is none."""
+def _check_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
+    """Raise UnknownHandle if there is none."""
+    from elision.cli.session_names import format_session_name
+
     if not hits:
         session = format_session_name(info.key)
         wanted = format_session_name(words)
         raise UnknownHandle(f"session {session!r}: {wanted!r} stands nowhere in it; all words must occur")
+
+
+def _print_hits(hits: Sequence[Hit]) -> None:
+    """A line for each place, the newest turn first."""
+    from rich.text import Text
+
+    from elision.cli.console import open_console
+    from elision.cli.session_names import format_session_name
+
     console = open_console()
     tools = [format_session_name(hit.tool) if hit.tool else "said" for hit in hits]
     name_width = max(len(hit.handle) for hit in hits)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+import click
 
-from elision.cli.console import open_console
+from elision.cli.declarations import Option
 from elision.cli.options import (
     Dialect,
     HtmlFile,
     Jobs,
-    JsonFile,
+    Json,
     Price,
     PriceSet,
+    Quiet,
     RunModel,
     RunPaths,
     SqlText,
@@ -33,22 +31,17 @@ from elision.cli.options import (
     check_study_extra,
     choose_prices,
 )
-from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
-from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.config import load_settings
 from elision.errors import FormatError, OutputError, SpecError
-from elision.lab.candidates import parse_candidates
-from elision.lab.progress import StudyProgress as StudyProgress
-from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
-from elision.lab.report import html, png, terminal
-from elision.lab.report.provenance import Provenance
-from elision.lab.results import Study
-from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
-from elision.lab.run_prices import describe_models, describe_prices_of, list_model_uses, list_recorded_models
-from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
-from elision.providers.provider_table import find_provider
-from elision.summarizers.answer_cache import find_default_folder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elision.lab.progress import StudyProgress
+    from elision.lab.replay_summarizer import ReplaySummarizer
+    from elision.lab.report.provenance import Provenance
+    from elision.lab.results import Study
+    from elision.lab.run_loading import Loaded
+    from elision.lab.study_settings import StudySettings
 
 #: So many calls take so long that a log says how far they are before the first run is finished.
 MANY = 1_000
@@ -56,38 +49,42 @@ MANY = 1_000
 
 Strategies = Annotated[
     list[str] | None,
-    typer.Option("--strategy", "-s", help="A strategy as text, e.g. 'masking(window=20)'; may be repeated."),
+    Option("--strategy", "-s", help="A strategy as text, e.g. 'masking(window=20)'; may be repeated."),
 ]
 RecordedWindows = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--recorded-window",
         help="READER=N: runs of that format were recorded while the agent saw its newest N observations only; "
         "a control of the evidence measure.",
+        rare=True,
     ),
 ]
 Elongation = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--elongation",
         help="Turns against raw's, priced at the cost of the last ones: measured, none, or NAME=FACTOR,… such as "
         "masking=1.0,summarization=1.15. Without it, the range that was measured.",
+        rare=True,
     ),
 ]
 SummarizerSpec = Annotated[
     str | None,
-    typer.Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
+    Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
 ]
 SummarizerUrl = Annotated[
-    str | None, typer.Option("--base-url", help="Where the summarizer's model is served, if not at its provider.")
+    str | None, Option("--base-url", help="Where the summarizer's model is served, if not at its provider.", rare=True)
 ]
 SummarizerPrices = Annotated[
-    str | None, typer.Option("--summarizer-prices", help="Bill the summarizer at a named set or as this model.")
+    str | None, Option("--summarizer-prices", help="Bill the summarizer at a named set or as this model.", rare=True)
 ]
 SummarizerCache = Annotated[
     Path | None,
-    typer.Option(
-        "--summarizer-cache", help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries."
+    Option(
+        "--summarizer-cache",
+        help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries.",
+        rare=True,
     ),
 ]
 
@@ -100,16 +97,18 @@ def replay(
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
     dialect: Dialect = "openai",
-    json_file: JsonFile = None,
+    rules: Annotated[
+        bool, Option("--rules", help="Replay nothing: list what each rule of the strategies matches in the runs.")
+    ] = False,
+    forecast: Annotated[
+        bool, Option("--forecast", help="Without runs: say when the strategies act in a typical coding run.")
+    ] = False,
     html_file: HtmlFile = None,
-    png_file: Annotated[Path | None, typer.Option("--png", help="Write the first picture.")] = None,
+    png_file: Annotated[Path | None, Option("--png", help="Write the first picture.", rare=True)] = None,
     recorded_window: RecordedWindows = None,
     no_hindsight: Annotated[
         bool,
-        typer.Option(
-            "--no-hindsight",
-            help="Leave out each strategy's cheapest schedule, which takes time.",
-        ),
+        Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.", rare=True),
     ] = False,
     elongation: Elongation = None,
     jobs: Jobs = 0,
@@ -122,10 +121,14 @@ def replay(
     shard: StudyShard = None,
     calls: Annotated[
         bool,
-        typer.Option("--calls", help="Keep every run call by call in the study, for the page's chart of contexts."),
+        Option(
+            "--calls", help="Keep every run call by call in the study, for the page's chart of contexts.", rare=True
+        ),
     ] = False,
     report: StudyReport = None,
     sql: SqlText = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed.
 
@@ -133,12 +136,35 @@ def replay(
     are those of the settings, its key is in the environment. With --out the runs become a study in a folder or object
     store, of any number: run the command again to continue it, and --report it at any time.
     """
-    files = {"json": json_file, "html": html_file, "png": png_file}
+    if forecast:
+        from elision.cli.forecast_text import show_forecasts
+
+        if paths:
+            raise SpecError("--forecast is about a typical coding run: leave out the recorded runs")
+        show_forecasts(strategy or [], choose_prices(model, price, price_set), as_json=json)
+        return
+    # Slow to import, and help needs none of it.
+    from elision.cli.console import open_notes
+    from elision.cli.outputs import check_outputs
+    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.lab.candidates import parse_candidates
+    from elision.lab.run_loading import load_runs, set_recorded_windows
+    from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
+    from elision.lab.study_settings import StudySettings
+    from elision.providers.provider_table import find_provider
+
+    notes = open_notes(quiet)
+    files = {"html": html_file, "png": png_file}
     if report is not None or sql is not None:
-        _report_stored_study(paths, report, sql, files)
+        _report_stored_study(paths, report, sql, files, notes, as_json=json)
         return
     if not paths:
         raise SpecError("give the recorded runs: files or folders; or --report STUDY")
+    if rules:
+        from elision.cli.rule_matches import show_rule_matches
+
+        show_rule_matches(strategy or [], check_memory_paths(paths), tokens, as_json=json, quiet=quiet)
+        return
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     candidates = parse_candidates(
         strategy or [],
@@ -154,7 +180,6 @@ def replay(
         elongation=elongation or "",
         summarizer=writer,
     )
-    errors = open_console(stderr=True)
     if out is not None:
         refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
         if named := [name for name, value in refused.items() if value]:
@@ -165,8 +190,8 @@ def replay(
         check_outputs(files, studies.list_paths(paths))
         request = studies.StudyRequest(out, workers or "", shard or "")
         given = {"model": model, "price": price, "price_set": price_set}
-        if studies.run_replay_study(paths, settings, given, request, calls=calls, errors=errors):
-            _report_stored_study(None, out, None, files)
+        if studies.run_replay_study(paths, settings, given, request, calls=calls, errors=notes):
+            _report_stored_study(None, out, None, files, notes, as_json=json)
         return
     given_options = {"--workers": workers, "--shard": shard, "--calls": calls}
     if named := [name for name, value in given_options.items() if value]:
@@ -174,65 +199,85 @@ def replay(
     places = check_memory_paths(paths)
     check_outputs(files, places)
     windows = dict(map(_parse_window, recorded_window or []))
-    with errors.status("reading"):
+    with notes.status("reading"):
         loaded = set_recorded_windows(load_runs(places), windows)
     if writer is not None:
-        errors.print(
+        notes.print(
             f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
         )
-    result = _run(settings, loaded, jobs or os.cpu_count() or 1, errors)
+    result = _run(settings, loaded, jobs or os.cpu_count() or 1, notes)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices) if result.rows else ""
-    failure = _report_study(result, files, list_recorded_models(loaded.runs), priced, errors)
+    failure = _report_study(result, files, list_recorded_models(loaded.runs), priced, notes, as_json=json)
     if failure is not None:
         raise failure
     if not result.finished:
-        raise typer.Exit(130)
+        raise click.exceptions.Exit(130)
     exit_on_reader_bug(result.problems)
     if not result.rows:
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
 
 
 def _report_stored_study(
-    paths: list[str] | None, url: str | None, sql: str | None, files: Mapping[str, Path | None]
+    paths: list[str] | None,
+    url: str | None,
+    sql: str | None,
+    files: Mapping[str, Path | None],
+    notes: Console,
+    *,
+    as_json: bool,
 ) -> None:
     """Report a study, or print what a query finds in it."""
     if paths or url is None:
         raise SpecError("--report STUDY takes no paths, and --sql asks that study: give --report STUDY [--sql QUERY]")
     check_study_extra("--report")
     from elision.cli import studies
+    from elision.cli.outputs import check_outputs
+    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.lab.run_prices import describe_models
 
     if sql is not None:
-        studies.print_query(url, sql)
+        studies.print_query(url, sql, as_json=as_json)
         return
     check_outputs(files)
     found = studies.load_replay_study(url)
-    failure = _report_study(
-        found.study, files, describe_models(found.recorded), found.priced, open_console(stderr=True)
-    )
+    failure = _report_study(found.study, files, describe_models(found.recorded), found.priced, notes, as_json=as_json)
     if failure is not None:
         raise failure
     exit_on_reader_bug(found.study.problems)
 
 
 def _report_study(
-    result: Study, files: Mapping[str, Path | None], recorded: str, priced: str, errors: Console
+    result: Study,
+    files: Mapping[str, Path | None],
+    recorded: str,
+    priced: str,
+    notes: Console,
+    *,
+    as_json: bool,
 ) -> OutputError | None:
-    """Write the files and print the tables; the refusal of a file, if any.
+    """Write the files and print the tables, or JSON; the refusal of a file, if any.
 
     recorded: models and bills of the runs. priced: as what they are priced.
     """
+    from elision.cli.console import open_console
+    from elision.cli.outputs import make_provenance, print_json, write_reports
+    from elision.lab.report import terminal
+
     # The files first: a reader that closes our output must not cost them.
     made_by = make_provenance(recorded)
-    failure = write_reports(files, partial(_render_report, result, made_by)) if result.rows else None
-    output = open_output(files)
-    terminal.print_study(result, output)
-    if result.rows:
-        said = f"Recorded as {recorded}; priced here as {priced}. `elision calibrate` compares with recorded bills."
-        errors.print(said, markup=False, highlight=False)
+    failure = write_reports(files, partial(_render_report, result, made_by), notes) if result.rows else None
+    if as_json:
+        print_json("replay", result.json())
+    else:
+        terminal.print_study(result, open_console())
+    if result.rows and not notes.quiet:
+        said = f"Recorded as {recorded}; priced here as {priced}. `elision audit --calibrate` compares recorded bills."
+        notes.print(said, markup=False, highlight=False)
         page = files["html"]
-        terminal.print_next_steps(output, page if failure is None and str(page) != "-" else None)
-    elif any(files.values()):
-        errors.print("Nothing is written, since no run is finished.")
+        if not as_json:
+            terminal.print_next_steps(open_console(), page if failure is None and str(page) != "-" else None)
+    elif not result.rows and any(files.values()):
+        notes.print("Nothing is written, since no run is finished.")
     return failure
 
 
@@ -249,6 +294,10 @@ def _choose_summarizer(
         if named:
             raise SpecError(f"{named[0]}: no model is asked; give --summarizer too, such as openai:gpt-5-mini")
         return None
+    from elision.config import load_settings
+    from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
+    from elision.summarizers.answer_cache import find_default_folder
+
     found = load_settings()
     chosen = ReplaySummarizer(
         spec=spec,
@@ -272,12 +321,16 @@ def _parse_window(text: str) -> tuple[str, int]:
     return reader, int(number)
 
 
-def _run(settings: StudySettings, loaded: Loaded, jobs: int, errors: Console) -> Study:
-    if not errors.is_terminal:
-        return run_study(loaded, settings, jobs=jobs, progress=_ProgressLog().report)
+def _run(settings: StudySettings, loaded: Loaded, jobs: int, notes: Console) -> Study:
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    from elision.lab.study import run_study
+
+    if not notes.is_terminal:
+        return run_study(loaded, settings, jobs=jobs, progress=_ProgressLog(notes).report)
     columns = (TextColumn("replaying"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     counted = TextColumn("{task.fields[finished]} of {task.fields[every]} replays")
-    with Progress(*columns, counted, console=errors, transient=True) as bar:
+    with Progress(*columns, counted, console=notes, transient=True) as bar:
         task = bar.add_task("", total=1.0, finished=0, every=0)
 
         def show(progress: StudyProgress) -> None:
@@ -290,7 +343,8 @@ class _ProgressLog:
     """Progress as lines of one kind, for the first finished run and for each tenth of the work: where there are few
     calls, when the next run ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Console) -> None:
+        self._notes = notes
         self._finished = self._tenth = 0
 
     def report(self, progress: StudyProgress) -> None:
@@ -301,12 +355,13 @@ class _ProgressLog:
         if is_first or is_further:
             self._tenth = tenth
             done = f"{progress.finished} of {progress.every} replays finished"
-            print(f"{tenth * 10} % of the work is done, {done}", file=sys.stderr, flush=True)
+            self._notes.print(f"{tenth * 10} % of the work is done, {done}", highlight=False, soft_wrap=True)
 
 
 def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:
+    from elision.cli.outputs import encode_report
+    from elision.lab.report import html, png
+
     if kind == "png":
         return png.draw_picture(result)
-    if kind == "html":
-        return encode_report(html.build_page(result, made_by))
-    return encode_json(result.json())
+    return encode_report(html.build_page(result, made_by))

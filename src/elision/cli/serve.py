@@ -2,79 +2,87 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
-from elision.cli.options import StoreUrl
+from elision.cli.declarations import Option
+from elision.cli.options import Json, Quiet, StoreUrl
 from elision.cli.view_text import escape_controls
-from elision.config import TypedOption
 
 if TYPE_CHECKING:
     from elision.gateway.settings import GatewaySettings
 
-_Usd = Annotated[float | None, typer.Option("--max-cost-usd", help="USD that a session may cost.")]
+_Usd = Annotated[float | None, Option("--max-cost-usd", help="USD that a session may cost.", rare=True)]
 
 
 def serve(
     upstream_openai: Annotated[
-        str | None, typer.Option("--upstream-openai", help="Where OpenAI's requests are forwarded to, or none.")
+        str | None, Option("--upstream-openai", help="Where OpenAI's requests are forwarded to, or none.")
     ] = None,
     upstream_anthropic: Annotated[
-        str | None, typer.Option("--upstream-anthropic", help="Where Anthropic's requests are forwarded to, or none.")
+        str | None, Option("--upstream-anthropic", help="Where Anthropic's requests are forwarded to, or none.")
     ] = None,
     upstream_gemini: Annotated[
-        str | None, typer.Option("--upstream-gemini", help="Where Gemini's requests are forwarded to, or none.")
+        str | None, Option("--upstream-gemini", help="Where Gemini's requests are forwarded to, or none.")
     ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
-        str | None, typer.Option("--strategy", "-s", help="What may be hidden, e.g. 'masking(window=20)'.")
+        str | None, Option("--strategy", "-s", help="What may be hidden, e.g. 'masking(window=20)'.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="For requests that name none that is known; for its prices.")
+        str | None, Option("--model", help="For requests that name none that is known; for its prices.", rare=True)
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Where to listen; default: 127.0.0.1.")] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", help="0 for a free one; default: 8377.", min=0, max=65_535)
-    ] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="Processes that share the port.", min=1)] = None,
+    host: Annotated[str | None, Option("--host", help="Where to listen; default: 127.0.0.1.", rare=True)] = None,
+    port: Annotated[int | None, Option("--port", help="0 for a free one; default: 8377.", min=0, max=65_535)] = None,
+    workers: Annotated[int | None, Option("--workers", help="Processes that share the port.", min=1, rare=True)] = None,
     token: Annotated[
         str | None,
-        typer.Option("--token", help="Opens dashboard and metrics; better given as AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN."),
+        Option("--token", help="Opens dashboard and metrics; better given as AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN."),
     ] = None,
-    shadow: Annotated[bool | None, typer.Option("--shadow", help="Decide, price and report; change nothing.")] = None,
-    off: Annotated[bool | None, typer.Option("--off", help="Pass everything as it comes; keep nothing.")] = None,
+    shadow: Annotated[bool | None, Option("--shadow", help="Decide, price and report; change nothing.")] = None,
+    off: Annotated[bool | None, Option("--off", help="Pass everything as it comes; keep nothing.", rare=True)] = None,
     recall: Annotated[
         str | None,
-        typer.Option("--recall", help="Who offers the recall tools: auto (the gateway), caller (the client) or never."),
+        Option(
+            "--recall", help="Who offers the recall tools: auto (the gateway), caller (the client) or never.", rare=True
+        ),
     ] = None,
     max_cost_usd: _Usd = None,
-    max_turns: Annotated[int | None, typer.Option("--max-turns", help="Turns that a session may have.", min=1)] = None,
+    max_turns: Annotated[
+        int | None, Option("--max-turns", help="Turns that a session may have.", min=1, rare=True)
+    ] = None,
     key_max_cost_usd: Annotated[
-        float | None, typer.Option("--key-max-cost-usd", help="USD that all sessions of an API key may cost.")
+        float | None, Option("--key-max-cost-usd", help="USD that all sessions of an API key may cost.", rare=True)
     ] = None,
     key_max_turns: Annotated[
-        int | None, typer.Option("--key-max-turns", help="Turns that all sessions of an API key may have.", min=1)
+        int | None, Option("--key-max-turns", help="Turns that all sessions of an API key may have.", min=1, rare=True)
     ] = None,
     key_requests: Annotated[
         int | None,
-        typer.Option("--key-requests-per-minute", help="Requests that an API key may make in a minute.", min=1),
+        Option("--key-requests-per-minute", help="Requests that an API key may make in a minute.", min=1, rare=True),
     ] = None,
     at_limit: Annotated[
-        str | None, typer.Option("--at-limit", help="Beyond such a limit: refuse (429) or hint (a header).")
+        str | None, Option("--at-limit", help="Beyond such a limit: refuse (429) or hint (a header).", rare=True)
     ] = None,
-    log: Annotated[str | None, typer.Option("--log", help="A line for each request: json, text, none or auto.")] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Show what is in force, try providers and store, and end.")
-    ] = False,
+    log: Annotated[
+        str | None, Option("--log", help="A line for each request: json, text, none or auto.", rare=True)
+    ] = None,
+    check: Annotated[bool, Option("--check", help="Show what is in force, try providers and store, and end.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Serve as the gateway between agents and their provider: change the base URL, nothing else.
 
-    `elision config` shows the defaults and every other setting. Ctrl-C ends it when the responses under way are
-    complete. With --check the exit code is 1 if a check failed.
+    `elision doctor --settings --all` shows the defaults and every other setting. Ctrl-C ends it when the responses
+    under way are complete. With --check the exit code is 1 if a check failed.
     """
+    from elision.config import TypedOption  # help needs no settings
+
+    if quiet and log is None:
+        log = "none"
     given = {
         "gateway_upstream_openai": TypedOption("--upstream-openai", upstream_openai),
         "gateway_upstream_anthropic": TypedOption("--upstream-anthropic", upstream_anthropic),
@@ -97,13 +105,14 @@ def serve(
         "gateway_at_limit": TypedOption("--at-limit", at_limit),
         "gateway_log": TypedOption("--log", log),
     }
-    code = _check_gateway(given) if check else _run_gateway(given)
+    code = _check_gateway(given, as_json=json) if check else _run_gateway(given, as_json=json)
     if code:
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)
 
 
-def _run_gateway(given: dict[str, Any]) -> int:
+def _run_gateway(given: dict[str, Any], *, as_json: bool) -> int:
     # An extra serves, and the other commands must do without it.
+    from elision.cli.outputs import print_json
     from elision.gateway.request_log import choose_form, log_to_stderr
     from elision.gateway.server import bind_socket, format_url
     from elision.gateway.server import serve_worker as serve_here
@@ -116,11 +125,16 @@ def _run_gateway(given: dict[str, Any]) -> int:
     url = format_url(listening)
 
     def up() -> None:
+        if as_json:
+            addresses = {"openai": f"{url}/v1", "anthropic": url, "dashboard": f"{url}/"}
+            modes = {"shadow": settings.shadow, "off": settings.off}
+            print_json("serve", {**addresses, "summaries": settings.library.describe_summarizer(), **modes})
+            return
         if settings.admin_token:
             locked = ", with the token"
         else:
             locked = ""
-        typer.echo(
+        click.echo(
             f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\n"
             f"Dashboard:         {url}/{locked}\n"
             f"Summaries:         {escape_controls(settings.library.describe_summarizer())}"
@@ -171,20 +185,27 @@ def _describe_mode(settings: GatewaySettings) -> str:
     return ""
 
 
-def _check_gateway(given: dict[str, Any]) -> int:
+def _check_gateway(given: dict[str, Any], *, as_json: bool) -> int:
     # Slow to import, and no gateway that serves needs it.
+    import asyncio
+
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    from elision.cli.config import print_settings
     from elision.cli.console import open_console
+    from elision.cli.outputs import print_json
+    from elision.cli.settings_table import encode_settings, print_settings
     from elision.gateway.self_check import run_checks
     from elision.gateway.settings import gateway_settings
 
     settings = gateway_settings(**given)
     _check_summarizer(settings)
     console = open_console()
+    if as_json:
+        results = asyncio.run(run_checks(settings))
+        print_json("serve --check", {**encode_settings(settings.library), "checks": [asdict(each) for each in results]})
+        return int(not all(each.is_ok for each in results))
     print_settings(settings.library, console, everything=False)
     results = asyncio.run(run_checks(settings))
     shown = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.amounts import format_duration, format_size
+from elision.cli.amounts import format_duration
 from elision.cli.savings import choose_colour
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
@@ -28,7 +28,7 @@ _NAME: Final = (26, 48)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSession:
-    """A session. front: the tree in front of its name. account: None where its log was not read, or cannot be."""
+    """A session. front: the tree in front of its name. account: None where its log cannot be read."""
 
     front: str
     info: SessionInfo
@@ -49,12 +49,12 @@ class _SessionColumn:
 
 
 def render_sessions(
-    rows: Sequence[ListedSession], number: int, now: float, width: int, *, fast: bool
+    rows: Sequence[ListedSession], number: int, now: float, width: int, *, has_notes: bool
 ) -> RenderableType:
-    """The table. number: sessions that there are."""
+    """The table, and with `has_notes` what its columns mean. number: sessions that there are."""
     if not rows:
         return Text("the store keeps no sessions yet")
-    columns = [each for each in _build_columns(now, fast=fast) if any(map(each.needed, rows))]
+    columns = [each for each in _build_columns(now) if any(map(each.needed, rows))]
     texts = [[each.title, *map(each.cell, rows)] for each in columns]
     widest = max(cell_len(_find_name(row)) for row in rows)
     name = min(max(widest, len("session")), _NAME[1], max(_NAME[0], width // 3))
@@ -65,7 +65,8 @@ def render_sessions(
         result.add_row(
             _name_cell(row, min(widest, room)), *(Text(each.cell(row), style=each.mood(row)) for each in kept)
         )
-    return Group(result, *_list_faults(rows), *_list_notes(rows, number, len(columns) - len(kept), fast=fast))
+    notes = _list_notes(rows, number, len(columns) - len(kept)) if has_notes else ()
+    return Group(result, *_list_faults(rows), *notes)
 
 
 def _build_table(name: int, columns: Sequence[_SessionColumn]) -> Table:
@@ -97,15 +98,11 @@ def _describe_relation(row: ListedSession) -> str:
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-def _build_columns(now: float, *, fast: bool) -> list[_SessionColumn]:
+def _build_columns(now: float) -> list[_SessionColumn]:
     changed = _SessionColumn(
         title="changed", keep=10, cell=lambda row: f"{format_duration(now - row.info.changed)} ago"
     )
     turns = _SessionColumn(title="turns", keep=11, cell=lambda row: figures.format_count(row.info.turns))
-    size = _SessionColumn(title="size", keep=7, cell=lambda row: format_size(row.info.raw_bytes))
-    if fast:
-        records = _SessionColumn(title="records", keep=6, cell=lambda row: figures.format_count(row.info.records))
-        return [turns, records, size, changed]
     return [turns, *_COUNTED, changed, *_SAID]
 
 
@@ -237,7 +234,7 @@ def _list_faults(rows: Sequence[ListedSession]) -> Iterator[Text]:
             )
 
 
-def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int, *, fast: bool) -> Iterator[Text]:
+def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int) -> Iterator[Text]:
     notes = []
     if number > len(rows):
         notes.append(f"{figures.format_plural(number - len(rows), 'more session')}; --all lists them")
@@ -257,8 +254,6 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int, *, fa
         notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:
         notes.append(f"{figures.format_plural(left_out, 'more column')} in a wider terminal, or with --json")
-    if fast:
-        notes.append("size: of its log before compression, with what it shares")
     if notes:
         yield Text(". ".join(note[0].upper() + note[1:] for note in notes) + ".", style="dim")
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from elision.cli.options import parse_call_number
+from elision.cli.outputs import print_json
 from elision.cli.session_names import format_session_name
 from elision.cli.show_screen import describe_failure
 from elision.cli.show_totals import describe_cost
@@ -41,7 +40,7 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
     spoken = dialect or (log.opened.dialect if log.opened else "")
     view = build_view(going.log, find_provider_or_default(spoken).make_renderer())
     if json:
-        typer.echo(json_module.dumps({**encode_call_report(made), "system": view.system, "messages": view.messages}))
+        print_json("sessions show", {**encode_call_report(made), "system": view.system, "messages": view.messages})
         return
     calls = max(event.call for event in log.events if isinstance(event, RequestSent))
     # What the session knew at this call.

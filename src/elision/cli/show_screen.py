@@ -193,8 +193,8 @@ def _explain_table(account: SessionReport) -> str:
     handle = hidden.handle if hidden else "t1.1"
     return (
         "saved: by hiding, net USD from this call to the next one listed, against sending everything. Read what was "
-        f"hidden: elision recall {session} {handle}; a call as it was sent: elision show {session} --call N; "
-        "both with the same --store."
+        f"hidden: elision sessions recall {session} {handle}; a call as it was sent: elision sessions show {session} "
+        "--call N; both with the same --store."
     )
 
 

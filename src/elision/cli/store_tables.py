@@ -1,4 +1,4 @@
-"""What `elision store` shows."""
+"""What the commands that keep, check and move sessions show."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ def _list_left_out(number: int) -> Iterator[RenderableType]:
     )
 
 
-def render_deletions(
+def list_deletions(
     footprint: Footprint,
     sessions: Sequence[SessionInfo],
     expired: Collection[str],
     *,
     oldest: float | None,
     limit: int | None,
-    now: float,
-) -> RenderableType:
-    """What a purge would delete. Which sessions are too much is an estimate: each is taken to pack as all do.
+) -> list[tuple[SessionInfo, str]]:
+    """Return what a purge would delete, and why. Which sessions are too much is an estimate: each is taken to pack as
+    all do.
 
     expired: names of those that a time to live of their family ends.
     """
-    table = _new_table("session", "size", "turns", "changed", "why")
+    found = []
     left = float(footprint.stored_bytes)
     packed = divide_or_zero(footprint.stored_bytes, footprint.raw_bytes)
     oldest_first = sessions[::-1]
@@ -88,17 +88,25 @@ def render_deletions(
         if not old and (limit is None or left <= limit):
             break
         left -= info.raw_bytes * packed
-        table.add_row(
-            _name_cell(info),
-            format_size(info.raw_bytes),
-            f"{info.turns:,}",
-            _format_age(info, now),
-            "too old" if old else "too much",
-        )
-    if not table.row_count:
+        found.append((info, "too old" if old else "too much"))
+    return found
+
+
+def estimate_freed(footprint: Footprint, found: Sequence[tuple[SessionInfo, str]]) -> int:
+    """Return about how many bytes the deletion of the sessions of `found` frees."""
+    packed = divide_or_zero(footprint.stored_bytes, footprint.raw_bytes)
+    return min(footprint.stored_bytes, int(sum(info.raw_bytes for info, _ in found) * packed))
+
+
+def render_deletions(footprint: Footprint, found: Sequence[tuple[SessionInfo, str]], now: float) -> RenderableType:
+    """The sessions that would be deleted, and what that would free."""
+    if not found:
         return Text("nothing would be deleted")
-    freed = format_size(int(footprint.stored_bytes - max(0.0, left)))
-    return Group(table, Text(f"{format_plural(table.row_count, 'session')} would be deleted, about {freed} freed"))
+    table = _new_table("session", "size", "turns", "changed", "why")
+    for info, why in found:
+        table.add_row(_name_cell(info), format_size(info.raw_bytes), f"{info.turns:,}", _format_age(info, now), why)
+    freed = format_size(estimate_freed(footprint, found))
+    return Group(table, Text(f"{format_plural(len(found), 'session')} would be deleted, about {freed} freed"))
 
 
 def render_findings(found: Sequence[Finding]) -> RenderableType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import sys
 import time
@@ -12,12 +13,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import typer
+import click
 from rich.console import Console
 from rich.text import Text
 
 from elision.cli.console import open_console
 from elision.cli.options import choose_prices
+from elision.cli.outputs import print_json
 from elision.errors import SpecError
 from elision.lab.report.figures import format_count, format_plural
 from elision.lab.report.fitting import open_table
@@ -93,11 +95,11 @@ def run_replay_study(
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
         print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to go on")
-        raise typer.Exit(130) from None
+        raise click.exceptions.Exit(130) from None
     for number, reason in sorted(progress.failed.items()):
         print_line(errors, f"shard {number} failed three times: {reason}")
     if progress.failed:
-        raise typer.Exit(INCOMPLETE)
+        raise click.exceptions.Exit(INCOMPLETE)
     left = len(find_missing_shards(folder, shards, plan.digest))
     if not left:
         summarize_study(folder.url, settings)
@@ -186,10 +188,16 @@ def load_replay_study(url: str) -> LoadedStudy:
         return LoadedStudy(study, list_billed_models(tables), priced)
 
 
-def print_query(url: str, sql: str) -> None:
-    """Print what a query of the user's finds in a study: a table on a terminal, else CSV."""
+def print_query(url: str, sql: str, *, as_json: bool) -> None:
+    """Print what a query of the user's finds in a study: JSON if asked for, a table on a terminal, else CSV."""
     with open_study(url) as tables:
         names, rows = tables.run_query(sql)
+        if as_json:
+            # Dates and decimals, as databases have them, become text.
+            print_json(
+                "replay --sql", {"columns": list(names), "rows": json.loads(json.dumps(list(rows), default=str))}
+            )
+            return
         console = open_console()
         if not console.is_terminal:
             writer = csv.writer(sys.stdout, lineterminator="\n")

@@ -3,56 +3,41 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+import click
 
-from elision.cli.console import open_console
+from elision.cli.declarations import Option
 from elision.cli.options import (
     Dialect,
     HtmlFile,
     Jobs,
-    JsonFile,
+    Json,
     Paths,
     Price,
     PriceSet,
+    Quiet,
     RunModel,
     Tokens,
     check_study_extra,
     choose_prices,
 )
-from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
-from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
-from elision.lab.report.provenance import Provenance
-from elision.lab.report.settings_file import write_settings
-from elision.lab.report.tuning_chart import draw_tuning
-from elision.lab.report.tuning_page import build_tuning_page
-from elision.lab.report.tuning_table import print_tuning
-from elision.lab.run_loading import Loaded, load_runs
-from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
-from elision.lab.tuning.search_space import parse_space
-from elision.lab.tuning.tuner import (
-    JUDGE_SHARE,
-    MIN_EVIDENCE,
-    TRIALS,
-    TuneProgress,
-    TuneSettings,
-    check_tune_settings,
-    tune_runs,
-)
-from elision.lab.tuning.tuning_result import Objective, Tuning
-from elision.providers.provider_table import find_provider
+from elision.lab.tuning.tune_defaults import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elision.lab.report.provenance import Provenance
+    from elision.lab.run_loading import Loaded
+    from elision.lab.tuning.tuner import TuneProgress, TuneSettings
+    from elision.lab.tuning.tuning_result import Objective, Tuning
 
 SpaceTexts = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--space",
         help="NAME=VALUE,VALUE: values to try instead of the built-in ones, such as window=5,10 or family=masking; "
         "may be repeated. NAME: family, window, summarize_at, tail, every, schedule, gist, rules.",
@@ -60,7 +45,7 @@ SpaceTexts = Annotated[
 ]
 ObjectiveName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--objective",
         help="cost: recommend the cheapest point that keeps --min-evidence. evidence: the one with most facts "
         "visible at no more than the default's cost.",
@@ -68,10 +53,10 @@ ObjectiveName = Annotated[
 ]
 StudyFile = Annotated[
     Path | None,
-    typer.Option("--study", help="Keep each finished replay in this file; a second run continues from it."),
+    Option("--study", help="Keep each finished replay in this file; a second run continues from it.", rare=True),
 ]
 SettingsFile = Annotated[
-    Path | None, typer.Option("--out", help="Write the recommended point as a settings file, e.g. elision.toml.")
+    Path | None, Option("--out", help="Write the recommended point as a settings file, e.g. elision.toml.")
 ]
 
 
@@ -84,30 +69,41 @@ def tune(
     dialect: Dialect = "openai",
     space: SpaceTexts = None,
     trials: Annotated[
-        int, typer.Option("--trials", help="Points to replay at most; a smaller space is searched whole.", min=1)
+        int, Option("--trials", help="Points to replay at most; a smaller space is searched whole.", min=1)
     ] = TRIALS,
     objective: ObjectiveName = "cost",
     min_evidence: Annotated[
         float,
-        typer.Option("--min-evidence", help="Share of the facts visible under the default that must stay visible."),
+        Option("--min-evidence", help="Share of the facts visible under the default that must stay visible."),
     ] = MIN_EVIDENCE,
     judge_share: Annotated[
-        float, typer.Option("--judge-share", help="Share of the runs that are kept to judge; 0 for none.")
+        float, Option("--judge-share", help="Share of the runs that are kept to judge; 0 for none.", rare=True)
     ] = JUDGE_SHARE,
-    seed: Annotated[int, typer.Option("--seed", help="Decides the split and the search.", min=0)] = 0,
+    seed: Annotated[int, Option("--seed", help="Decides the split and the search.", min=0, rare=True)] = 0,
     study: StudyFile = None,
     out: SettingsFile = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it is there.")] = False,
-    json_file: JsonFile = None,
+    force: Annotated[bool, Option("--force", help="Replace the file of --out if it is there.")] = False,
     html_file: HtmlFile = None,
-    png_file: Annotated[Path | None, typer.Option("--png", help="Write the picture of cost and facts.")] = None,
+    png_file: Annotated[Path | None, Option("--png", help="Write the picture of cost and facts.", rare=True)] = None,
     jobs: Jobs = 0,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Find the window, summaries, schedule, gist and tool rules that suit recorded runs.
 
     Some of the runs are kept to judge what was found on the others; the figures of both parts are shown. Of a study
     (`elision replay --out`) at most 2,000 runs are taken, by the seed.
     """
+    # Slow to import, and help needs none of it.
+    from elision.cli.console import open_console, open_notes
+    from elision.cli.outputs import check_outputs, make_provenance, print_json, write_reports
+    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.lab.report.tuning_table import print_tuning
+    from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
+    from elision.lab.tuning.search_space import parse_space
+    from elision.lab.tuning.tuner import TuneSettings, check_tune_settings
+    from elision.providers.provider_table import find_provider
+
     settings = TuneSettings(
         prices=choose_prices(model, price, price_set),
         space=parse_space(space or []),
@@ -116,37 +112,42 @@ def tune(
         trials=trials,
         seed=seed,
         judge_share=judge_share,
-        objective=cast(Objective, objective),
+        objective=cast("Objective", objective),
         min_evidence=min_evidence,
     )
     check_tune_settings(settings)
-    files = {"json": json_file, "html": html_file, "png": png_file, "toml": out}
+    files = {"html": html_file, "png": png_file, "toml": out}
     if out is not None and out.exists() and not force and str(out) != "-":
         raise OutputError(f"--out {out}: is there already; --force replaces it, or name another file")
     check_outputs(files, [*paths, *([study] if study else [])])
-    errors = open_console(stderr=True)
-    with errors.status("reading"):
+    notes = open_notes(quiet)
+    with notes.status("reading"):
         loaded, chosen = _load_runs(paths, seed)
     if chosen:
-        errors.print(chosen, markup=False, highlight=False)
-    result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, errors)
+        notes.print(chosen, markup=False, highlight=False)
+    result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, notes)
     if not result.finished:
         files["toml"] = None
     # The files first: a reader that closes our output must not cost them.
     recorded = list_recorded_models(loaded.runs)
-    failure = write_reports(files, partial(_render_report, result, make_provenance(recorded)))
-    print_tuning(result, open_output(files))
+    failure = write_reports(files, partial(_render_report, result, make_provenance(recorded)), notes)
+    if json:
+        print_json("tune", result.json())
+    else:
+        print_tuning(result, open_console())
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices)
-    errors.print(f"Recorded as {recorded}; priced here as {priced}.", markup=False, highlight=False)
+    notes.print(f"Recorded as {recorded}; priced here as {priced}.", markup=False, highlight=False)
     if failure is not None:
         raise failure
     if not result.finished:
-        raise typer.Exit(130)
+        raise click.exceptions.Exit(130)
     exit_on_reader_bug(result.problems)
 
 
 def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
     """Return the runs of `paths`; of a study at most a sample, with a sentence on it."""
+    from elision.lab.run_loading import load_runs
+
     if len(paths) > 1 or not (paths[0] / "study.json").is_file():
         return load_runs(paths), ""
     check_study_extra(f"tune {paths[0]}")
@@ -155,14 +156,20 @@ def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
     return load_tuning_sample(str(paths[0]), seed)
 
 
-def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, errors: Console) -> Tuning:
+def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, notes: Console) -> Tuning:
+    from importlib.metadata import version
+
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from elision.lab.tuning.tuner import tune_runs
+
     made_by = version("elision")
-    if not errors.is_terminal:
-        log = _TuneLog()
+    if not notes.is_terminal:
+        log = _TuneLog(notes)
         return tune_runs(loaded, settings, version=made_by, jobs=jobs, study=study, progress=log.report)
     columns = (TextColumn("replaying"), BarColumn(), TimeRemainingColumn())
     counted = TextColumn("{task.completed:.0f} of at most {task.total:.0f} replays")
-    with Progress(*columns, counted, console=errors, transient=True) as bar:
+    with Progress(*columns, counted, console=notes, transient=True) as bar:
         task = bar.add_task("", total=1)
 
         def show(progress: TuneProgress) -> None:
@@ -174,21 +181,25 @@ def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, 
 class _TuneLog:
     """Progress as lines: for about every tenth of the replays."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: Console) -> None:
+        self._notes = notes
         self._tenth = 0
 
     def report(self, progress: TuneProgress) -> None:
         tenth = 10 * progress.finished // progress.every
         if tenth > self._tenth:
             self._tenth = tenth
-            print(f"replayed {progress.finished} of at most {progress.every}", file=sys.stderr, flush=True)
+            self._notes.print(f"replayed {progress.finished} of at most {progress.every}", highlight=False)
 
 
 def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
+    from elision.cli.outputs import encode_report
+    from elision.lab.report.settings_file import write_settings
+    from elision.lab.report.tuning_chart import draw_tuning
+    from elision.lab.report.tuning_page import build_tuning_page
+
     if kind == "png":
         return draw_tuning(result)
     if kind == "toml":
         return encode_report(write_settings(result, made_by))
-    if kind == "html":
-        return encode_report(build_tuning_page(result, made_by))
-    return encode_json(result.json())
+    return encode_report(build_tuning_page(result, made_by))

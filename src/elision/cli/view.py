@@ -2,73 +2,75 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-from rich.text import Text
+import click
 
-from elision.cli.console import open_console, page_output
-from elision.cli.options import Price, PriceSet, RunModel, Tokens, choose_prices, parse_call_number
-from elision.cli.outputs import replace_file
-from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.cli.view_bill_lines import describe_view_bills, list_bill_facts
-from elision.cli.view_screen import ViewScreen
+from elision.cli.declarations import Argument, Option
+from elision.cli.options import Json, Price, PriceSet, Quiet, RunModel, Tokens, choose_prices, parse_call_number
 from elision.cli.view_text import escape_controls
-from elision.errors import ElisionError, FormatError, SpecError
-from elision.formats.registry import read_runs
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.recorded_sizer import size_run
-from elision.lab.run_prices import describe_prices_of, find_recorded_prices, list_model_uses
-from elision.lab.view_bills import ViewBills, bill_views
-from elision.lab.views import ViewAt, list_views, to_json
-from elision.providers.provider_table import find_provider
-from elision.strategies.spec import parse_strategy
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.errors import FormatError, SpecError
 
-#: How every line begins that this command writes: files that begin otherwise are not overwritten.
-LINE_START = '{"call": '
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from elision.lab.view_bills import ViewBills
+    from elision.lab.views import ViewAt
+    from elision.trajectory.trajectory import Problem, Trajectory
+
 #: Problems of a file that are told one by one.
 SHOWN_PROBLEMS = 5
 
 
 def view(
-    file: Annotated[Path, typer.Argument(help="A recorded run.", show_default=False)],
-    out: Annotated[
-        Path | None, typer.Argument(help="With --json: the file to write; standard output if left out.")
-    ] = None,
-    call: Annotated[str, typer.Option("--call", help="Which call: 1, 2, ... or last.")] = "last",
-    strategy: Annotated[str, typer.Option("--strategy", "-s", help="For example hybrid.")] = "masking",
-    json: Annotated[bool, typer.Option("--json", help="The messages as JSON instead of a page to read.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Only what is not as it was at the call before.")] = False,
-    all: Annotated[bool, typer.Option("--all", help="Every call, as JSON Lines.")] = False,
+    file: Annotated[Path, Argument(help="A recorded run.")],
+    call: Annotated[str, Option("--call", help="Which call: 1, 2, ... or last.")] = "last",
+    strategy: Annotated[str, Option("--strategy", "-s", help="For example hybrid.")] = "masking",
+    diff: Annotated[bool, Option("--diff", help="Only what is not as it was at the call before.")] = False,
+    all: Annotated[bool, Option("--all", help="With --json: every call, a line each.")] = False,
     delta: Annotated[
-        bool, typer.Option("--delta", help="Every call, as JSON Lines, of each only what is new.")
+        bool, Option("--delta", help="With --json: every call, a line each, of each only what is new.")
     ] = False,
     dialect: Annotated[
-        str, typer.Option("--dialect", help="Whose messages: openai, openai-responses, anthropic or gemini.")
+        str, Option("--dialect", help="Whose messages: openai, openai-responses, anthropic or gemini.", rare=True)
     ] = "openai",
     trajectory: Annotated[
-        str | None, typer.Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
+        str | None, Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show long texts whole.")] = False,
+    full: Annotated[bool, Option("--full", help="Show long texts whole.")] = False,
     model: RunModel = None,
     price: Price = None,
     prices: PriceSet = None,
     tokens: Tokens = "o200k",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show exactly what the model would be sent at a call of a recorded run, and what is masked or summarized in it.
 
-    `elision view FILE --all --json OUT` writes one object per call: {"call", "epoch", "messages"}.
+    `elision view FILE --all --json` has one object per call: {"call", "epoch", "messages"}.
     """
+    # Slow to import, and help needs none of it.
+    from elision.cli.console import open_notes
+    from elision.cli.outputs import print_json
+    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.lab.dialect import sizer
+    from elision.lab.head_estimate import add_recorded_head
+    from elision.lab.recorded_sizer import size_run
+    from elision.lab.run_prices import describe_prices_of, find_recorded_prices, list_model_uses
+    from elision.lab.view_bills import bill_views
+    from elision.lab.views import list_views
+    from elision.providers.provider_table import find_provider
+    from elision.strategies.spec import parse_strategy
+
+    if (all or delta) and not json:
+        raise SpecError(f"{'--delta' if delta else '--all'} is for --json; a page shows one call")
     wanted = parse_strategy(strategy)
     given = choose_prices(model, price, prices)
     rendered = find_provider(dialect).make_renderer()
-    chosen, problems = _choose_run(file, trajectory)
+    chosen, problems = _choose_run(file, trajectory, open_notes(quiet))
     rates = given or find_recorded_prices(chosen)
     counting = size_run(chosen, rates, sizer(dialect, tokens))
     run = add_recorded_head(chosen, counting)
@@ -78,13 +80,17 @@ def view(
         if call != "last":
             raise SpecError(f"{'--delta' if delta else '--all'} writes every call; leave out --call {call}")
         encode = _view_json_with_changes if delta else _view_json
-        _write_objects(out, (_encode(encode, shown, bills) for shown in every))
+        _print_calls(_encode(encode, shown, bills) for shown in every)
     elif json:
         shown = _find_call(every, call, len(run.turns))
-        _write_objects(out, [_encode(_changes_json if diff else _view_json, shown, bills)])
-    elif out is not None:
-        raise SpecError(f"{escape_controls(str(out))}: a file is written with --json only")
+        print_json("view", _encode(_changes_json if diff else _view_json, shown, bills))
     else:
+        from rich.text import Text
+
+        from elision.cli.console import open_console, page_output
+        from elision.cli.view_bill_lines import describe_view_bills, list_bill_facts
+        from elision.cli.view_screen import ViewScreen
+
         console = open_console()
         screen = ViewScreen(console, run, strategy, counting, full=full)
         shown = _find_call(every, call, len(run.turns))
@@ -104,14 +110,17 @@ def view(
 # -- what is asked for --------------------------------------------------------------------------------------------
 
 
-def _choose_run(file: Path, id: str | None) -> tuple[Trajectory, list[Problem]]:
+def _choose_run(file: Path, id: str | None, notes: Console) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
+    from elision.formats.registry import read_runs
+    from elision.trajectory.trajectory import Problem, Trajectory
+
     found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:SHOWN_PROBLEMS]:
-        print(f"elision: {escape_controls(str(problem))}", file=sys.stderr)
+        notes.print(f"elision: {escape_controls(str(problem))}", markup=False, highlight=False, soft_wrap=True)
     if len(problems) > SHOWN_PROBLEMS:
-        print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", file=sys.stderr)
+        notes.print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", highlight=False)
     runs = [each for each in found if isinstance(each, Trajectory)]
     if id is None and runs:
         return max(runs, key=lambda run: len(run.turns)), problems
@@ -170,24 +179,15 @@ def _changes_json(shown: ViewAt) -> dict[str, Any]:
     return {**_view_json_with_changes(shown), "first_rewritten": first}
 
 
-def _write_objects(out: Path | None, objects: Any) -> None:
-    """One object a line, to `out` or to standard output."""
-    if out is None or str(out) == "-":
-        for each in objects:
-            typer.echo(to_json(each))
-        return
-    _check_overwritable(out)
-    replace_file(out, (f"{to_json(each)}\n".encode() for each in objects))
+def _print_calls(objects: Iterator[dict[str, Any]]) -> None:
+    """Print one JSON object whose `calls` are a line each: they are never all in memory."""
+    from elision.cli.outputs import SCHEMA
+    from elision.lab.views import to_json
 
-
-def _check_overwritable(out: Path) -> None:
-    """A recording is never overwritten, however FILE and OUT were mixed up."""
-    try:
-        if not out.is_file():
-            return
-        with out.open(encoding="utf-8", errors="replace") as stream:
-            begins = stream.read(len(LINE_START))
-    except OSError as error:
-        raise ElisionError(f"{out}: cannot be written ({error.strerror})") from error
-    if begins not in ("", LINE_START):
-        raise ElisionError(f"{out}: is there already and is no view; the recording comes first, then the file to write")
+    head = to_json({"schema": SCHEMA, "command": "view"})
+    click.echo(f'{head[:-1]}, "calls": [')
+    before = ""
+    for each in objects:
+        click.echo(before + to_json(each), nl=False)
+        before = ",\n"
+    click.echo("\n]}")

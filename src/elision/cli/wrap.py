@@ -10,23 +10,22 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+import click
 
-from elision.cli.options import StoreUrl
-from elision.config import Settings, TypedOption, load_settings
+from elision.cli.declarations import Argument, Option
+from elision.cli.options import Json, Quiet, StoreUrl
 from elision.errors import ElisionError, MissingExtra, StoreError
-from elision.wrap.agent_table import AGENTS, FOLDER, Agent, make_command_agent
-from elision.wrap.launch_plan import check_agent, plan_launch
-from elision.wrap.mcp_option import offer_mcp_server
 
 if TYPE_CHECKING:
+    from elision.config import Settings
     from elision.gateway.request_record import RequestRecord
     from elision.stores.store import SessionInfo
+    from elision.wrap.agent_table import Agent
 
 
 #: The file, in the agent's temporary folder, that names the sessions of its requests.
@@ -64,30 +63,38 @@ class _UsedSessions:
 def wrap(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="An agent and its own arguments; or any other program.", show_default=False),
+        Argument(help="An agent and its own arguments; or any other program."),
     ] = None,
     gateway: Annotated[
-        str | None, typer.Option("--gateway", help="Use this gateway; default: the running one, or a new one.")
+        str | None, Option("--gateway", help="Use this gateway; default: the running one, or a new one.")
     ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
-        str | None, typer.Option("--strategy", "-s", help="Of a new gateway, e.g. 'masking(window=20)'.")
+        str | None, Option("--strategy", "-s", help="Of a new gateway, e.g. 'masking(window=20)'.")
     ] = None,
     shadow: Annotated[
-        bool | None, typer.Option("--shadow", help="A new gateway that decides and reports, but changes nothing.")
+        bool | None, Option("--shadow", help="A new gateway that decides and reports, but changes nothing.")
     ] = None,
     mcp: Annotated[
-        bool, typer.Option("--mcp", help="A new gateway, and its hidden results to the agent as an MCP server.")
+        bool, Option("--mcp", help="A new gateway, and its hidden results to the agent as an MCP server.")
     ] = False,
     only_print: Annotated[
-        bool, typer.Option("--print", help="Print the variables and the command instead of running it.")
+        bool, Option("--print", help="Print the variables and the command instead of running it.")
     ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
     What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
     arguments follow its name. The exit code is the agent's; one line on standard error says what was saved.
     """
+    # Slow to import, and help needs none of it.
+    from elision.config import TypedOption, load_settings
+    from elision.wrap.agent_table import AGENTS, make_command_agent
+    from elision.wrap.launch_plan import check_agent
+    from elision.wrap.mcp_option import offer_mcp_server
+
     if not command:
         names = ", ".join(row.name for row in AGENTS.values() if not row.refusal)
         raise ElisionError(f"name an agent ({names}), or any other program: elision wrap -- COMMAND")
@@ -104,7 +111,7 @@ def wrap(
     if only_print and mcp:
         raise ElisionError("--mcp: the server shows the sessions of a gateway of its own, which --print has not")
     if only_print:
-        _print_launch(agent, arguments, _choose_printed_url(gateway, settings))
+        _print_launch(agent, arguments, _choose_printed_url(gateway, settings, quiet=quiet), as_json=json)
         return
     check_agent(agent, os.environ)
     needs_own = mcp or any(each is not None for each in (store, strategy, shadow))
@@ -118,9 +125,14 @@ def wrap(
         if mcp:
             agent = offer_mcp_server(agent, _make_mcp_command(door.store), {"AGENT_CONTEXT_STORE": door.store})
         code = _run_agent(agent, arguments, door)
-    typer.echo(f"elision: {_describe_savings(door, began)}", err=True)
+    if json:
+        from elision.cli.outputs import print_json
+
+        print_json("wrap", {"exit_code": code, **_encode_savings(door, began)})
+    elif not quiet:
+        click.echo(f"elision: {_describe_savings(door, began)}", err=True)
     if code:
-        raise typer.Exit(code)
+        raise click.exceptions.Exit(code)
 
 
 def _make_mcp_command(store: str) -> list[str]:
@@ -130,10 +142,13 @@ def _make_mcp_command(store: str) -> list[str]:
     if store.startswith("memory:"):
         raise ElisionError("--mcp: no other process reads a store in memory; give another --store")
     # Without -P, modules of the user's project would come before ours.
+    from elision.wrap.agent_table import FOLDER
+
     return [sys.executable, "-P", "-m", "elision", "mcp", "--session-list", f"{FOLDER}/{_LISTING}"]
 
 
 def _run_agent(agent: Agent, arguments: list[str], door: _GatewayInUse) -> int:
+    from elision.wrap.launch_plan import plan_launch
     from elision.wrap.program_runner import run_program
 
     # Names of sessions are listed before the gateway ends, and the folder is removed after that.
@@ -199,42 +214,54 @@ def _choose_store(settings: Settings) -> str:
 # -- without running it -----------------------------------------------------------------------------------------------
 
 
-def _choose_printed_url(asked: str | None, settings: Settings) -> str:
+def _choose_printed_url(asked: str | None, settings: Settings, *, quiet: bool) -> str:
     from elision.wrap.gateway_finder import configured_url, find_gateway
 
     found = asked or find_gateway(settings, os.environ)
     if found is None:
         found = configured_url(settings)
-        typer.echo(f"elision: no gateway answers at {found} yet; start it with `elision serve`", err=True)
+        if not quiet:
+            click.echo(f"elision: no gateway answers at {found} yet; start it with `elision serve`", err=True)
     return found.rstrip("/")
 
 
-def _print_launch(agent: Agent, arguments: list[str], url: str) -> None:
+def _print_launch(agent: Agent, arguments: list[str], url: str, *, as_json: bool) -> None:
     """Print `export` lines, which sh, bash, zsh, fish and direnv read, and the command as a comment."""
     if agent.refusal:
         raise ElisionError(f"{agent.name}: {agent.refusal}")
     if agent.files:
         names = ", ".join(agent.files)
         raise ElisionError(f"{agent.name} reads a temporary file ({names}) that --print does not write; omit --print")
+    from elision.cli.outputs import print_json
+    from elision.wrap.launch_plan import plan_launch
+
     plan = plan_launch(agent, arguments, url, Path(), os.environ)
+    if as_json:
+        print_json("wrap --print", {"variables": dict(plan.variables), "arguments": list(plan.command)})
+        return
     for name, value in plan.variables.items():
-        typer.echo(f"export {name}={shlex.quote(value)}")
-    typer.echo(f"# {shlex.join(plan.command)}")
+        click.echo(f"export {name}={shlex.quote(value)}")
+    click.echo(f"# {shlex.join(plan.command)}")
 
 
 # -- what was saved ---------------------------------------------------------------------------------------------------
 
 
-def _describe_savings(door: _GatewayInUse, began: float) -> str:
-    """Return one line: the calls since `began`, what hiding saved in their sessions, and how to see it."""
-    try:
-        return _sum_savings(door, began)
-    except ElisionError as error:
-        return f"what was saved cannot be read: {error}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Savings:
+    """What the sessions of an agent sent, and what hiding saved. sessions: None where their store cannot be read."""
+
+    sessions: tuple[str, ...] | None = None
+    calls: int = 0
+    sent_tokens: int = 0
+    raw_tokens: int = 0
+    saved_usd: float = 0.0
+    store: str = ""
 
 
-def _sum_savings(door: _GatewayInUse, began: float) -> str:
-    from elision.lab.report import figures
+def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
+    """Return what was saved since `began`. Raises ElisionError where the store cannot be read."""
+    from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard, load_session_log
     from elision.stores.store_urls import open_existing
     from elision.trajectory.tokens import Sizer, make_counter
@@ -245,35 +272,55 @@ def _sum_savings(door: _GatewayInUse, began: float) -> str:
     except StoreError:
         if door.is_own:
             raise
-        return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
+        return _Savings()
     sizer = Sizer(make_counter("o200k"))
     guards = add_plateau_guard(settings.guards)
-    reports = []
     with closing(store):
         changed: list[SessionInfo] = [info for info in store.sessions() if info.changed >= began]
         if door.used is not None:
             # Other agents may use the same store.
             names = door.used.names
             changed = [info for info in changed if info.key in names or info.parent in names]
-        for info in changed:
-            reports.append(load_session_log(store, info, sizer, guards, None).build_report())
-    if not changed:
+        reports = [load_session_log(store, info, sizer, guards, None).build_report() for info in changed]
+    return _Savings(
+        sessions=tuple(info.key for info in changed),
+        calls=sum(len(report.calls) for report in reports),
+        sent_tokens=sum(report.sent_tokens for report in reports),
+        raw_tokens=sum(report.raw_tokens for report in reports),
+        saved_usd=sum(report.final.costs.hiding for report in reports if report.final is not None),
+        store="" if settings.store == door.store else door.store,
+    )
+
+
+def _encode_savings(door: _GatewayInUse, began: float) -> dict[str, Any]:
+    try:
+        return asdict(_read_savings(door, began)) | {"store": door.store, "problem": None}
+    except ElisionError as error:
+        return {"problem": str(error)}
+
+
+def _describe_savings(door: _GatewayInUse, began: float) -> str:
+    """Return one line: the calls since `began`, what hiding saved in their sessions, and how to see it."""
+    from elision.lab.report import figures
+
+    try:
+        found = _read_savings(door, began)
+    except ElisionError as error:
+        return f"what was saved cannot be read: {error}"
+    if found.sessions is None:
+        return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
+    if not found.sessions:
         if door.is_own:
             return "no request came through the gateway; `elision doctor` says why"
         return f"see what was saved: {door.url}/"
-    calls = sum(len(report.calls) for report in reports)
-    sent = sum(report.sent_tokens for report in reports)
-    raw = sum(report.raw_tokens for report in reports)
-    saved = sum(report.final.costs.hiding for report in reports if report.final is not None)
-    if len(changed) == 1:
-        look = f"elision show {shlex.quote(changed[0].key)}"
+    look = "elision sessions"
+    if len(found.sessions) == 1:
+        look += f" show {shlex.quote(found.sessions[0])}"
+    if found.store:
+        look += f" --store {shlex.quote(found.store)}"
+    if found.saved_usd < 0:
+        effect = f"hiding cost {figures.format_usd(-found.saved_usd)} more"
     else:
-        look = "elision sessions"
-    if settings.store != door.store:
-        look += f" --store {shlex.quote(door.store)}"
-    if saved < 0:
-        effect = f"hiding cost {figures.format_usd(-saved)} more"
-    else:
-        effect = f"hiding saved {figures.format_usd(saved)}"
-    tokens = f"{figures.format_tokens(sent)} of {figures.format_tokens(raw)} tokens sent"
-    return f"{figures.format_plural(calls, 'call')}, {tokens}, {effect}: {look}"
+        effect = f"hiding saved {figures.format_usd(found.saved_usd)}"
+    tokens = f"{figures.format_tokens(found.sent_tokens)} of {figures.format_tokens(found.raw_tokens)} tokens sent"
+    return f"{figures.format_plural(found.calls, 'call')}, {tokens}, {effect}: {look}"

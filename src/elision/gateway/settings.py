@@ -109,7 +109,7 @@ def gateway_settings(
 ) -> GatewaySettings:
     """Return the effective settings, as `elision.config.load_settings` finds them.
 
-    arguments: named as `elision config` shows them, such as gateway_port and store. Raises SettingError.
+    arguments: named as `elision doctor --settings` shows them, such as gateway_port and store. Raises SettingError.
     """
     found = load_settings(environ, folder, **arguments)
     return GatewaySettings(**found.gateway, library=found)

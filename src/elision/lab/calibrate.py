@@ -32,8 +32,6 @@ from elision.trajectory.usage import Usage
 from elision.trajectory.usage_cost import cost_reported_usage
 from elision.trajectory.view import View
 
-FORMAT: Final = "elision.calibrate/1"
-
 #: A difference of prompt tokens, as a share, that is none worth explaining.
 NEAR: Final = 0.02
 #: Share of a call's prompt below which a difference is rounding (of blocks, units, a few tokens of framing).
@@ -276,7 +274,6 @@ class CalibrationStudy:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
             "counter": self.counter,
             "runs": [run.to_json() for run in self.runs],
             "totals": {"runs": len(self.cached), **calibration_figures(self.total)},

@@ -19,7 +19,6 @@ from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_s
 from elision.lab.ratios import divide_or_none
 from elision.lab.results import BILLED, RECORDED, SentSummary
 
-FORMAT: Final = "elision.outcomes/1"
 #: Instances that an error names.
 _NAMED: Final = 3
 
@@ -223,7 +222,6 @@ class OutcomeStudy:
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON (elision.outcomes/1)."""
         return {
-            "format": FORMAT,
             "strategies": [_encode_strategy(row) for row in self.strategies],
             "shared": {
                 "instances": sorted(each.run.instance for each in self.shared[0].joined) if self.shared else [],

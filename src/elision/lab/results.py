@@ -18,7 +18,6 @@ from elision.trajectory.trajectory import Problem
 if TYPE_CHECKING:
     from elision.lab.replay_summarizer import SummarizerReport
 
-FORMAT = "elision.replay/1"
 
 #: The rows of what happened: the run as its agent sent it, billed as every other row is; and as its provider billed it.
 RECORDED = "as recorded"
@@ -402,7 +401,6 @@ class Study:
 
     def json(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
             "finished": self.finished,
             "hindsight": self.hindsight,
             "counter": self.counter,

@@ -126,7 +126,7 @@ class LogFile:
         form = str(value.get("format", ""))
         if not form.startswith(_FORMAT):
             raise self._make_error(
-                line, "no line of `elision store export --log`; a recorded run is read by `elision replay`"
+                line, "no line of `elision sessions export --log`; a recorded run is read by `elision replay`"
             )
         if form != f"{_FORMAT}{VERSION}":
             raise self._make_error(line, f"format {form[:40]!r} is newer than this Elision reads; update elision")

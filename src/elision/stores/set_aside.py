@@ -1,7 +1,8 @@
 """Keep a damaged store under another name, and leave an empty one in its place, so that agents go on durably.
 
-Nothing of the damaged store is changed: `elision store fsck` reads it under its new name, and `elision store migrate`
-copies what can be read. Other processes that have it open find another one in its place, and open that.
+Nothing of the damaged store is changed: `elision sessions check` reads it under its new name, and
+`elision sessions copy` copies what can be read. Other processes that have it open find another one in its place,
+and open that.
 """
 
 from __future__ import annotations

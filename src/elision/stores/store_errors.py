@@ -10,7 +10,7 @@ from elision.stores.store import NewSession
 from elision.trajectory.plan import Key, make_handle
 
 #: The command that reads everything in a store and lists what is damaged, and its option that saves what can be read.
-CHECK_COMMAND: Final = "elision store fsck"
+CHECK_COMMAND: Final = "elision sessions check"
 REPAIR_COMMAND: Final = f"{CHECK_COMMAND} --repair"
 
 #: Characters of a key in an error.

@@ -46,7 +46,7 @@ def open_or_replace(url: str, *, busy_seconds: float = BUSY_SECONDS) -> tuple[St
 def describe_set_aside(damaged: DamagedStoreError, kept: Path) -> str:
     """Return what was done about a damaged store, and the command that saves what can be read."""
     scheme = "linear-hash" if kept.is_dir() else "sqlite"
-    command = f"elision store migrate {scheme}:///{kept} {scheme}:///{damaged.path}"
+    command = f"elision sessions copy {scheme}:///{kept} {scheme}:///{damaged.path}"
     return f"{damaged}. It is kept as {kept.name}, and a new store was begun; `{command}` copies what can be read"
 
 

@@ -351,7 +351,8 @@ def _sum_sent(tables: StudyTables) -> tuple[SentSummary, list[str]]:
     )
     formats = sorted(row.pop("formats") or [])
     counts = {name: int(value or 0) for name, value in row.items()}
-    return SentSummary(**{**counts, "own_prices": counts["own_prices"] == counts["runs"]}), formats
+    at_own_prices = counts.pop("own_prices") == counts["runs"]
+    return SentSummary(**counts, own_prices=at_own_prices), formats
 
 
 def list_uses(tables: StudyTables) -> list[ModelUse]:

@@ -17,7 +17,7 @@ from elision.testing.billing_simulator import hash_prefixes
 from elision.testing.parsed_request import PromptBlock
 
 #: A new key would make a retry's answer another one; nothing secret is kept with it.
-_KEY = b"elision playback"
+_KEY = b"elision lab playback"
 
 
 def seal_thinking(thinking: str, prefix: Sequence[PromptBlock]) -> str:

@@ -1,7 +1,7 @@
 """How a family of models counts tokens, beside our own count: what is known before a provider reported any usage.
 
 Providers bill 1.0 to 1.6 tokens for one that we count (o200k) of what a model reads. What a model wrote is billed again
-as it was reported, one for one. `prices.toml` has the families; `elision calibrate` fits them.
+as it was reported, one for one. `prices.toml` has the families; `elision audit --calibrate` fits them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
 #: Tokens a chat message costs beyond its text: role and delimiters (OpenAI cookbook, "How to count tokens": 3-4).
 TOKENS_PER_MESSAGE = 4
 #: Tokens a tool call costs beyond its name and arguments: id, type and delimiters. Fitted on the prompt totals that
-#: Claude Code and pi sessions were billed; see `elision calibrate`.
+#: Claude Code and pi sessions were billed; see `elision audit --calibrate`.
 TOKENS_PER_CALL = 8
 #: A reported output below this share of our count of the message is not all that the model wrote: some formats keep the
 #: count of a response's first fragment.

@@ -18,7 +18,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usd:         the cost the recording states, in USD, if it states one.
     first_prompt: tokens of the prompt as the client sent it, where the provider asked models several times for one
                  request (server-side compaction, an advisor) and the counts above are the sum; 0 where there was one.
-    played:      whether `elision playback` made the response: nobody was billed.
+    played:      whether `elision lab playback` made the response: nobody was billed.
     others:      the parts of the counts above that other models are billed for.
 
     Providers differ: OpenAI's `prompt_tokens` include cache reads and writes, Anthropic's `input_tokens` exclude both.

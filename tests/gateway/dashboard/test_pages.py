@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from elision.cli.app import app
 from elision.errors import UnknownHandle
@@ -48,9 +48,9 @@ OBSERVATION = "/elision/api/sessions/{}/observations/{}"
 
 
 def shown(place: Path, session: str) -> Any:
-    """What `elision show --json` says."""
+    """What `elision sessions show --json` says."""
     url = f"sqlite:////{str(place).lstrip('/')}"
-    result = CliRunner().invoke(app, ["show", session, "--json", "--store", url])
+    result = CliRunner().invoke(app, ["sessions", "show", session, "--json", "--store", url])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

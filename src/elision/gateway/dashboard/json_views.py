@@ -135,7 +135,7 @@ def render_session(
 
 
 def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
-    """Render a call as `elision show --json` does, with what the page needs beside it.
+    """Render a call as `elision sessions show --json` does, with what the page needs beside it.
 
     results: by handle, the command, and the tokens of the text and of what is shown instead, as the provider counts
     them. A message costs tokens beyond its text; they are left out, as in the count of ours that placeholders state.

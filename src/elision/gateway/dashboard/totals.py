@@ -40,7 +40,8 @@ class SavingsTotals:
     recalls_usd:   the part of `ours` that recalls added.
     caching_usd:   the part of the saving by our cache breakpoints, where the client sets none.
     usage:         what providers reported, summed over `reported_calls`. billed_usd: its cost, None without one.
-    played_calls:  of the reported calls, those that `elision playback` answered. played_usd: what they would have cost.
+    played_calls:  of the reported calls, those that `elision lab playback` answered. played_usd: what they would
+                   have cost.
     """
 
     calls: int = 0

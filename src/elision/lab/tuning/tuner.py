@@ -22,6 +22,7 @@ from elision.lab.tuning.run_evaluator import PreparedRuns, RunEvaluator, prepare
 from elision.lab.tuning.run_split import split_runs
 from elision.lab.tuning.search_space import SearchSpace, add_rule_sets
 from elision.lab.tuning.tool_rules import ToolUse, choose_tool_rules, measure_tools
+from elision.lab.tuning.tune_defaults import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 from elision.lab.tuning.tuning_result import (
     OBJECTIVES,
     Objective,
@@ -36,12 +37,6 @@ from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem, Trajectory
 
-#: Points that are evaluated unless the user asks for more: 8 runs of 80 calls take one process two minutes.
-TRIALS: Final = 64
-JUDGE_SHARE: Final = 0.3
-#: Of the facts that stay visible under the default, a recommended point keeps this share at least. All of them: what
-#: was chosen with 0.98 lost more than that on the runs to judge in two of three searches (docs/guides/measure.md).
-MIN_EVIDENCE: Final = 1.0
 #: Where a sampled search begins: the defaults, and windows to both sides.
 FIRST: Final = (
     "masking",

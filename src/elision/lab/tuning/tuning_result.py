@@ -13,8 +13,6 @@ from elision.strategies.schedules import SPENDING_CAP
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
-FORMAT: Final = "elision.tune/1"
-
 #: What is recommended: the cheapest point that keeps enough facts visible, or of those that cost no more than the
 #: default the one with most.
 Objective: TypeAlias = Literal["cost", "evidence"]
@@ -157,7 +155,6 @@ class Tuning:
     def json(self) -> dict[str, Any]:
         """Plain JSON, without NaN."""
         return {
-            "format": FORMAT,
             "finished": self.finished,
             "counter": self.counter,
             "dialect": self.dialect,

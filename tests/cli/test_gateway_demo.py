@@ -1,10 +1,9 @@
-"""`make demo-gateway`, as it runs where nobody watches, and ended from outside."""
+"""`elision demo --gateway`, as it runs where nobody watches, and ended from outside."""
 
 from __future__ import annotations
 
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
@@ -17,15 +16,14 @@ from urllib.error import URLError
 
 import pytest
 
+from elision.cli import gateway_demo
 from elision.stores.store_urls import open_store
 from tests.processes import start_process
-
-PROGRAM = Path(__file__).parents[2] / "examples" / "gateway_demo.py"
 
 
 @contextmanager
 def demo(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-W", "error", str(PROGRAM), "--store", str(folder), *options]
+    command = [sys.executable, "-W", "error", "-m", "elision", "demo", "--gateway", "--store", str(folder), *options]
     with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         yield process
 
@@ -63,14 +61,13 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     try:
         (session,) = store.sessions()
         assert session.turns == 83
-        assert f"elision show {session.key} \\" in text
+        assert f"elision sessions show {session.key} \\" in text
     finally:
         store.close()
 
 
 def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last call is waited for, and what was reported of it: a call is written down behind its answer."""
-    program = runpy.run_path(str(PROGRAM))
     states = [
         {"figures": {"calls": 83}, "made": [{"call": 83, "usage": {"input": 1}}]},
         {"figures": {"calls": 84}, "made": [{"call": 84, "usage": None}]},
@@ -82,15 +79,15 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(url)
         return states[len(asked) - 1]
 
-    monkeypatch.setitem(program["session"].__globals__, "_asked", answers)
-    monkeypatch.setitem(program["session"].__globals__, "PACE", 0)
-    stop = program["Stop"]()
-    assert program["session"](stop, "http://gateway", "s", 82) == states[0]
+    monkeypatch.setattr(gateway_demo, "_asked", answers)
+    monkeypatch.setattr(gateway_demo, "PACE", 0)
+    stop = gateway_demo.Stop()
+    assert gateway_demo.session(stop, "http://gateway", "s", 82) == states[0]
     asked.clear()
-    assert program["session"](stop, "http://gateway", "s", 82, of=84) == states[2]
+    assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[2]
     asked.clear()
-    monkeypatch.setitem(program["session"].__globals__, "PATIENCE", -1)
-    assert program["session"](stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
+    monkeypatch.setattr(gateway_demo, "PATIENCE", -1)
+    assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
 @pytest.mark.soak
@@ -114,45 +111,14 @@ def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     assert not is_served(address)
 
 
-#: Runs the program with an interrupt while its client is made, and as a library that makes another error of whatever is
-#: raised there, as pydantic's core does of what is raised while it builds a model of the client.
-WRAPPED = """
-import os, runpy, signal, sys
-import openai
-
-make = openai.OpenAI
-
-def make_interrupted(**options):
-    try:
-        os.kill(os.getpid(), signal.SIGINT)
-        return make(**options)
-    except BaseException as error:
-        raise ValueError(f"Error building: {type(error).__name__}: ") from error
-
-openai.OpenAI = make_interrupted
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def test_an_interrupt_inside_a_library_is_no_error(tmp_path: Path) -> None:
-    """A library that wraps every error which is raised in it does not get the interrupt to wrap."""
-    command = [sys.executable, "-c", WRAPPED, str(PROGRAM), "--store", str(tmp_path), "--stay"]
-    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
-    assert "Stopped." in out
-
-
 def test_a_second_interrupt_ends_a_step_that_hangs() -> None:
     """The first is only noted and looked for between the steps; the second one interrupts."""
-    program = runpy.run_path(str(PROGRAM))
-    stop = program["Stop"]()
+    stop = gateway_demo.Stop()
     stop.check()
     stop.ask(signal.SIGINT, None)
-    with pytest.raises(program["Stopped"]):
+    with pytest.raises(gateway_demo.Stopped):
         stop.check()
     with pytest.raises(KeyboardInterrupt):
         stop.ask(signal.SIGINT, None)
-    with pytest.raises(program["Stopped"]):
+    with pytest.raises(gateway_demo.Stopped):
         stop.wait()

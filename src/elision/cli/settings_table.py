@@ -1,56 +1,44 @@
-"""`elision config`: every setting in force, and where it is from."""
+"""`elision doctor --settings`: every setting in force, and where it is from."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
-from typing import Annotated, Final
+from typing import Final
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.console import open_console
+from elision.cli.console import open_console, open_notes
+from elision.cli.outputs import print_json
 from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
+from elision.lab.dose import warn_of_window
 from elision.lab.report.fitting import open_table, print_text
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
-#: Shape of what --json prints.
-SCHEMA: Final = "elision.config/1"
 _LEGEND: Final = (
     "In the environment: AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is name in the "
     "table [gateway]."
 )
 
 
-def config(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON (elision.config/1) instead of the table.")
-    ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Settings that have their default, too.")] = False,
-) -> None:
-    """Show the settings in force and where each is from: environment, TOML file, preset or default."""
-    # The live engine runs for it, which the help does without.
-    from elision.cli.forecast_text import describe_forecast, forecast_json
-    from elision.lab.dose import warn_of_window
-
+def show_settings(*, everything: bool, as_json: bool, quiet: bool) -> None:
+    """Print the settings in force. everything: those that have their default, too. quiet: without notes."""
     found = load_settings()
     warning = warn_of_window(found.preset, getattr(found.strategy, "window", None))
     if as_json:
-        shown = _settings_json(found, forecast_json(found)) | {"warning": warning}
-        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
+        print_json("doctor --settings", encode_settings(found) | {"warning": warning})
         return
     console = open_console()
     print_settings(found, console, everything=everything, wide=console.width >= WIDE)
-    print_text(console, describe_forecast(found))
+    notes = open_notes(quiet)
     if warning is not None:
-        print_text(console, warning, "yellow")
-    print_text(console, _LEGEND, "dim")
+        print_text(notes, warning, "yellow")
+    print_text(notes, _LEGEND, "dim")
 
 
 def print_settings(found: Settings, console: Console, *, everything: bool, wide: bool = False) -> None:
@@ -67,7 +55,7 @@ def print_settings(found: Settings, console: Console, *, everything: bool, wide:
     defaults = len(found.entries) - len(entries)
     if defaults:
         subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
-        print_text(console, f"{subject}; elision config --all lists them.", "dim")
+        print_text(console, f"{subject}; elision doctor --settings --all lists them.", "dim")
     for entry in found.entries:
         if entry.note:
             print_text(console, f"{entry.key.name}: {entry.note}", "yellow")
@@ -96,9 +84,9 @@ def _build_row(entry: SettingEntry) -> tuple[Text, Text, Text]:
     return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
 
 
-def _settings_json(found: Settings, forecast: Mapping[str, object] | None) -> dict[str, object]:
+def encode_settings(found: Settings) -> dict[str, object]:
+    """Return every setting as JSON, with its variable and where its value is from."""
     return {
-        "schema": SCHEMA,
         "summaries": found.describe_summarizer(),
         "settings": [
             {
@@ -110,5 +98,4 @@ def _settings_json(found: Settings, forecast: Mapping[str, object] | None) -> di
             }
             for entry in found.entries
         ],
-        "forecast": forecast,
     }

@@ -1,4 +1,4 @@
-"""`elision config` at the terminal."""
+"""`elision doctor --settings` at the terminal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from elision.cli.config import config
+from elision.cli.app import app
 from elision.config.gateway_keys import ALL_KEYS
 from elision.errors import SettingError
-
-APP = typer.Typer()
-APP.command()(config)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +22,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, width: int = 100, **environ: str) -> Any:
-    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width), **environ})
+    return CliRunner().invoke(app, ["doctor", "--settings", *arguments], env={"COLUMNS": str(width), **environ})
 
 
 def printed(*arguments: str, width: int = 100, **environ: str) -> str:
@@ -59,13 +55,13 @@ def test_only_what_somebody_set_is_shown() -> None:
     text = printed()
     assert "masking_window" in text
     assert "summary_turns" not in text
-    assert re.search(r"\d+ settings have their default; elision config --all lists them\.", text)
+    assert re.search(r"\d+ settings have their default; elision doctor --settings --all lists them\.", text)
 
 
 def test_nothing_set_is_a_sentence(tmp_path: Path) -> None:
     """Rather than an empty table."""
     (tmp_path / "elision.toml").unlink()
-    assert "Every setting has its default; elision config --all lists them." in printed()
+    assert "Every setting has its default; elision doctor --settings --all lists them." in printed()
 
 
 def test_what_has_no_effect_is_said() -> None:
@@ -98,9 +94,11 @@ def test_when_the_strategy_will_act(strategy: str, expected: str) -> None:
     """One sentence, for a typical run at the prices in force; JSON has the figures."""
     given = {"AGENT_CONTEXT_STRATEGY": strategy, "AGENT_CONTEXT_MASKING_WINDOW": ""}
     (Path.cwd() / "elision.toml").unlink()
-    words = " ".join(printed(**given).split())
+    forecast = CliRunner().invoke(app, ["replay", "--forecast"], env=given)
+    words = " ".join(forecast.stdout.split())
     assert f"In a typical coding run of 88 calls at the prices of anthropic: {expected}" in words
-    figures = json.loads(printed("--json", **given))["forecast"]
+    found = CliRunner().invoke(app, ["replay", "--forecast", "--json"], env=given)
+    [figures] = json.loads(found.stdout)["forecasts"]
     if strategy == "Paper-Hybrid":
         assert (figures["first_placeholder"], figures["first_summary"], figures["prices"]) == (12, 44, "anthropic")
 
@@ -108,7 +106,7 @@ def test_when_the_strategy_will_act(strategy: str, expected: str) -> None:
 def test_json() -> None:
     """The same as JSON, passwords left out."""
     found = json.loads(printed("--json", AGENT_CONTEXT_STORE="postgresql://me:hunter2@db/x"))
-    assert found["schema"] == "elision.config/1"
+    assert found["schema"] == "elision/1"
     by_name = {each["name"]: each for each in found["settings"]}
     assert list(by_name) == list(ALL_KEYS)
     assert by_name["masking_window"]["from"] == "elision.toml:2"

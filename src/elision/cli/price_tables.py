@@ -1,19 +1,20 @@
-"""`elision prices`: what models cost and how their providers cache, with where each figure is from."""
+"""`elision doctor --prices`: what models cost and how their providers cache, with where each figure is from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
 from itertools import groupby
-from typing import Annotated, Final
+from typing import Any, Final
 
-import typer
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.console import open_console
+from elision.cli.console import open_console, open_notes
+from elision.cli.outputs import print_json
 from elision.lab.report.fitting import open_table
+from elision.lab.results import prices_json
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
@@ -34,17 +35,47 @@ _KINDS: Final = {
 }
 
 
-def prices(
-    model: Annotated[
-        str | None, typer.Argument(help="A model, as a recording or router names it, or a set.", show_default=False)
-    ] = None,
-) -> None:
-    """List what models cost; with MODEL, all that is known of one."""
+def show_prices(model: str, *, as_json: bool, quiet: bool) -> None:
+    """Print what every model costs, or all that is known of `model`. quiet: without notes. Raises PriceError."""
+    if as_json:
+        print_json("doctor --prices", _encode_model(model) if model else _encode_all())
+        return
     console = open_console()
-    for number, part in enumerate(_render_all(console.width) if model is None else _render_model(model)):
+    for number, part in enumerate(_render_model(model) if model else _render_all(console.width)):
         if number:
             console.print()
         console.print(part)
+    if not model:
+        notes = open_notes(quiet)
+        notes.print()
+        notes.print(_describe_columns())
+
+
+# -- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _encode_all() -> dict[str, Any]:
+    table = load_price_table()
+    return {
+        "dated": str(table.dated),
+        "models": [_encode_row(each) for each in table.entries],
+        "sets": {name: prices_json(each) for name, each in table.sets.items()},
+    }
+
+
+def _encode_model(name: str) -> dict[str, Any]:
+    entry, row = _find_model(name)
+    return (_encode_row(row) if row else {}) | prices_json(entry)
+
+
+def _encode_row(row: PriceEntry) -> dict[str, Any]:
+    return {
+        "names": list(row.names),
+        "provider": row.provider,
+        "since": row.since.isoformat() if row.since else None,
+        "trust": row.trust,
+        **prices_json(row.prices),
+    }
 
 
 # -- the whole table --------------------------------------------------------------------------------------------------
@@ -56,10 +87,14 @@ def _render_all(width: int) -> Iterator[RenderableType]:
         Text(f"USD per million tokens, as of {load_price_table().dated}", style="bold"), _build_models_table(wide=wide)
     )
     yield Group(Text("Named sets", style="bold"), _build_sets_table(wide=wide))
+
+
+def _describe_columns() -> Text:
     key = "; ".join(f"{trust}: {meaning}" for trust, meaning in _TRUST.items())
-    yield Text(
+    return Text(
         "above: prompt tokens from which on a whole call costs that many times as much; min: shortest cached prompt. "
-        f"{key}. `elision prices MODEL` tells the rest. Models that are not listed are looked up in genai-prices.",
+        f"{key}. `elision doctor --prices MODEL` shows the rest. Models that are not listed are looked up in "
+        "genai-prices.",
         style="dim",
     )
 
@@ -148,13 +183,18 @@ def _format_lifetime(seconds: float) -> str:
 
 
 def _render_model(name: str) -> Iterator[RenderableType]:
-    """All that is known of a model or set today. Raises PriceError, which lists close names."""
-    today = date.today()
-    entry = load_price_table().sets.get(name) or find_prices(name, on=today)
-    row = _find_row(entry, today)
+    """All that is known of a model or set today."""
+    entry, row = _find_model(name)
     yield Text(entry.name, style="bold")
     yield _build_tiers_table(entry)
     yield _build_facts_table(entry, row)
+
+
+def _find_model(name: str) -> tuple[Prices, PriceEntry | None]:
+    """Return today's prices of a model or set, and their row of our table. Raises PriceError with close names."""
+    today = date.today()
+    entry = load_price_table().sets.get(name) or find_prices(name, on=today)
+    return entry, _find_row(entry, today)
 
 
 def _find_row(entry: Prices, on: date) -> PriceEntry | None:

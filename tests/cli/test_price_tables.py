@@ -1,21 +1,17 @@
-"""`elision prices` at the terminal."""
+"""`elision doctor --prices` at the terminal."""
 
 from __future__ import annotations
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
-from elision.cli.prices import prices
+from elision.cli.app import app
 from elision.errors import PriceError
 from elision.trajectory.price_table import load_price_table
 
-APP = typer.Typer()
-APP.command()(prices)
-
 
 def run(*arguments: str, width: int = 80) -> Result:
-    return CliRunner().invoke(APP, list(arguments), env={"COLUMNS": str(width)})
+    return CliRunner().invoke(app, ["doctor", "--prices", *arguments], env={"COLUMNS": str(width)})
 
 
 def printed(*arguments: str, width: int = 80) -> str:

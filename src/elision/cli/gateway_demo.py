@@ -1,15 +1,14 @@
-"""The gateway at work without a key: `make demo-gateway`, or `python examples/gateway_demo.py`.
+"""`elision demo --gateway`: the gateway at work without a key.
 
-    recorded run  ->  OpenAI's own client  ->  elision serve  ->  elision playback
+    recorded run  ->  elision serve  ->  elision lab playback
 
-`elision playback` plays recorded runs as a provider, `elision serve` is in front of it, and the client works
-through one of the runs as the agent did that made it: it sends what the agent sent, and gets what the model answered.
-Nothing leaves this machine. In a terminal it goes on serving until Ctrl-C, so that the dashboard can be looked at.
+`elision lab playback` plays a recorded run as a provider, `elision serve` is in front of it, and this program works
+through the run as the agent did that made it: it sends what the agent sent, and gets what the model answered. Nothing
+leaves this machine. In a terminal it continues to serve until Ctrl-C, so that you can look at the dashboard.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
@@ -26,23 +25,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
-import openai
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from elision.errors import ElisionError
+from elision.cli.console import open_console, open_notes
+from elision.cli.outputs import print_json
+from elision.errors import ElisionError, MissingExtra
 from elision.formats.registry import read_runs
 from elision.testing.follower import Follower
 from elision.trajectory.trajectory import Trajectory
 
-RUNS: Final = Path(__file__).parent / "runs"
-RUN: Final = RUNS / "swe-agent-sympy-20801.traj.gz"
+#: The run that is sent, one of those that come with Elision.
+RUN: Final = "swe-agent-sympy-20801.traj.gz"
 MODEL: Final = "gpt-5.2"
 #: Hides at the moment at which it pays, whatever is older than the ten newest steps.
 STRATEGY: Final = "masking(window=10)"
@@ -54,29 +55,37 @@ PACE: Final = 0.08
 Json = dict[str, Any]
 
 
-def main() -> int:
-    options = _options()
+def run_gateway_demo(runs: Path, folder: Path | None, *, stays: bool | None, as_json: bool, quiet: bool) -> int:
+    """Send the run in the folder `runs` through a gateway; the exit code.
+
+    folder: where the session is kept; None: a new temporary one. stays: whether it serves until Ctrl-C; None: in a
+    terminal. Raises MissingExtra and ElisionError.
+    """
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "aiohttp")):
+        raise MissingExtra("elision demo --gateway", "gateway")
     stop = Stop()
     # The servers have sessions of their own: a signal ends this program alone, which then ends them.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop.ask)
-    folder = options.store or Path(tempfile.mkdtemp(prefix="elision-demo-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    console = Console(highlight=False, soft_wrap=True)
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    place = folder or Path(tempfile.mkdtemp(prefix="elision-demo-"))
+    place.mkdir(parents=True, exist_ok=True)
+    # With JSON, standard output has nothing else.
+    console = open_notes(quiet) if as_json else open_console()
+    console.soft_wrap = True
+    run = runs / RUN
     try:
-        with server(stop, "playback", str(options.run), "--port", "0", "--quiet") as provider:
+        with server(stop, "lab", "playback", str(run), "--port", "0", "--quiet") as provider:
             upstream = ("--upstream-openai", provider, "--upstream-anthropic", provider)
-            kept = ("--store", f"sqlite:///{folder / 'demo.db'}", "--strategy", STRATEGY)
+            kept = ("--store", f"sqlite:///{place / 'demo.db'}", "--strategy", STRATEGY)
             with server(stop, "serve", "--port", "0", "--log", "none", *upstream, *kept) as gateway:
-                demonstrate(console, gateway, folder / "demo.db", options, stop)
+                demonstrate(console, gateway, place / "demo.db", run, stop, stays=stays, as_json=as_json)
     except Stopped:
         console.print("\nStopped.")
     except KeyboardInterrupt:
         console.print("\nStopped at once.")
         return 128 + signal.SIGINT
-    except ElisionError as error:
-        console.print(f"elision: {error}", style="red", markup=False)
-        return 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 0
 
 
@@ -87,9 +96,9 @@ class Stopped(Exception):  # noqa: N818 - it is no error
 class Stop:
     """Whether this program was asked to end, by Ctrl-C or SIGTERM.
 
-    Python's own handler raises KeyboardInterrupt wherever the program happens to be, also inside libraries. Some of
-    them make another error of it: pydantic's core raises SchemaError where it is building a model of `openai`. So the
-    handler here only makes a note, and the program looks for it between its steps.
+    Python's own handler raises KeyboardInterrupt wherever the program happens to be, also inside libraries, some of
+    which make another error of it. So the handler here only makes a note, and the program looks for it between its
+    steps.
     """
 
     def __init__(self) -> None:
@@ -113,22 +122,14 @@ class Stop:
         raise Stopped
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The gateway at work without a key.")
-    parser.add_argument("--run", type=Path, default=RUN, help="a recorded run; default: a sample")
-    parser.add_argument("--store", type=Path, help="folder for the session; default: a new temporary one")
-    staying = parser.add_mutually_exclusive_group()
-    staying.add_argument("--stay", action="store_true", help="go on serving until Ctrl-C")
-    staying.add_argument("--once", action="store_true", help="end with the run; as it does where nobody watches")
-    return parser.parse_args()
-
-
-def demonstrate(console: Console, gateway: str, store: Path, options: argparse.Namespace, stop: Stop) -> None:
-    """One run through the gateway, told as it goes."""
+def demonstrate(
+    console: Console, gateway: str, store: Path, file: Path, stop: Stop, *, stays: bool | None, as_json: bool
+) -> None:
+    """One run through the gateway, described as it goes."""
     watched = console.is_terminal
     console.print(Text.assemble(("Dashboard: ", "bold"), (f"{gateway}/", "bold cyan")))
     console.print(f"Store:     {store}\n", style="dim", markup=False)
-    run = next(each for each in read_runs(options.run) if isinstance(each, Trajectory))
+    run = next(each for each in read_runs(file) if isinstance(each, Trajectory))
     progress, shown = Progress(len(run.turns)), 0
     console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
     with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else _nothing() as live:
@@ -141,8 +142,11 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
             elif call["figures"]["calls"] // 10 > shown:
                 shown += 1
                 console.print(progress.line())
-    stays = options.stay or (watched and not options.once)
+    stays = watched if stays is None else stays
     ended(console, progress, gateway, store, stays=stays)
+    if as_json:
+        session = {"session": progress.newest["name"], "store": f"sqlite:///{store}", "dashboard": f"{gateway}/"}
+        print_json("demo --gateway", session | progress.newest["figures"])
     if stays:
         console.print("\nStill serving; Ctrl-C ends it.", style="dim")
         stop.wait()
@@ -150,15 +154,19 @@ def demonstrate(console: Console, gateway: str, store: Path, options: argparse.N
 
 def work(run: Trajectory, gateway: str, stop: Stop) -> Iterator[Json]:
     """Every call of the run; behind each what the gateway's own API says of the session."""
-    client = openai.OpenAI(base_url=f"{gateway}/v1", api_key="sk-none-needed")
     agent, seen, calls = Follower(run, "openai"), 0, 0
     while not agent.done:
         stop.check()
-        answer = client.chat.completions.with_raw_response.create(model=MODEL, **agent.request)
-        agent.take(json.loads(answer.content))
+        request = urllib.request.Request(
+            f"{gateway}/v1/chat/completions",
+            json.dumps({"model": MODEL, **agent.request}).encode(),
+            {"content-type": "application/json", "authorization": "Bearer sk-none-needed"},
+        )
+        with urllib.request.urlopen(request) as answer:
+            name = answer.headers["x-elision-session"]
+            agent.take(json.load(answer))
         calls += 1
-        # Nothing comes behind the last call that could tell of it.
-        name = answer.headers["x-elision-session"]
+        # Nothing comes after the last call that could report it.
         told = session(stop, gateway, name, seen, of=calls if agent.done else 0)
         seen += len(told["made"])
         yield told
@@ -270,7 +278,7 @@ def ended(console: Console, progress: Progress, gateway: str, store: Path, *, st
     if not stays:
         _print_command(console, f"{_elision()} serve", kept)
     console.print(Text(f"{'Details':<11}", "bold"))
-    _print_command(console, f"{_elision()} show {name}", kept)
+    _print_command(console, f"{_elision()} sessions show {name}", kept)
 
 
 def _print_command(console: Console, command: str, option: str) -> None:
@@ -343,7 +351,3 @@ def _failed(errors: Any, command: str) -> str:
 @contextmanager
 def _nothing() -> Iterator[None]:
     yield None
-
-
-if __name__ == "__main__":
-    sys.exit(main())

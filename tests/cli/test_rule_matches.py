@@ -1,4 +1,4 @@
-"""`elision rules`: a dry run of rules over recorded runs."""
+"""`elision replay --rules`: a dry run of rules over recorded runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 import re
 from pathlib import Path
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.rules import count_matches
+from elision.cli.rule_matches import count_matches
 from elision.lab.run_loading import load_runs
 from elision.strategies.rules import Rule
 from elision.trajectory.tokens import Sizer, make_counter
@@ -20,7 +20,7 @@ RUN = Path(__file__).parents[2] / "examples" / "runs" / "openhands-pylint.tar.gz
 def test_lists_every_rule_with_its_matches() -> None:
     """Each rule of the strategy with counts and handles; those of tags only where results have tags."""
     spec = 'masking(rules=[rule(tool="think", keep=true), rule(args="*pytest*", after=2)])'
-    result = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(RUN), "-s", spec])
+    result = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["replay", "--rules", str(RUN), "-s", spec])
     assert result.exit_code == 0
     assert 'rule(tool="think", keep=true)' in result.output
     assert 'rule(args="*pytest*", after=2)' in result.output
@@ -41,7 +41,7 @@ def test_counts_are_those_of_the_run() -> None:
 def test_a_rule_has_one_line_at_80_columns() -> None:
     """Rules as long as those of the guide."""
     spec = 'masking(rules=[rule(args="*reproduce*", keep=true), rule(below=40)])'
-    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["rules", str(RUN), "-s", spec])
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["replay", "--rules", str(RUN), "-s", spec])
     lines = result.output.splitlines()
     assert [line.split("  ")[0] for line in lines[:3]] == [
         "rule",
@@ -51,12 +51,12 @@ def test_a_rule_has_one_line_at_80_columns() -> None:
     assert lines[3] == "90 tool results in 1 run."
 
 
-def test_the_help_s_own_example_works() -> None:
-    """What the help shows can be typed."""
-    text = " ".join(CliRunner(env={"COLUMNS": "200"}).invoke(app, ["rules", "--help"]).output.split())
-    example = re.search(r"e\.g\. '(masking\(.*?\)\))'", text)
+def test_without_a_strategy_the_error_has_an_example() -> None:
+    """What the error shows can be typed."""
+    error = str(CliRunner().invoke(app, ["replay", "--rules", str(RUN)]).exception)
+    example = re.search(r"-s '(.*)'$", error)
     assert example is not None
-    assert CliRunner().invoke(app, ["rules", str(RUN), "-s", example[1]]).exit_code == 0
+    assert CliRunner().invoke(app, ["replay", "--rules", str(RUN), "-s", example[1]]).exit_code == 0
 
 
 def test_tags_of_recorded_messages(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_tags_of_recorded_messages(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"messages": messages}), encoding="utf-8")
     spec = 'masking(rules=rule(tag="tool_output", after=3))'
-    shown = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["rules", str(path), "-s", spec])
+    shown = CliRunner(env={"COLUMNS": "140"}).invoke(app, ["replay", "--rules", str(path), "-s", spec])
     assert shown.exit_code == 0
     lines = [line.split() for line in shown.output.splitlines() if line.startswith("rule(")]
     assert [(line[0], line[2]) for line in lines] == [

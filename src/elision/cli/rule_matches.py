@@ -1,18 +1,19 @@
-"""`elision rules`: what the rules of a strategy would match, before anything is hidden."""
+"""`elision replay --rules`: what the rules of a strategy would match, before anything is hidden."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from elision.cli.console import open_console
-from elision.cli.options import Paths, Tokens
+from elision.cli.console import open_console, open_notes
+from elision.cli.outputs import print_json
 from elision.cli.reader_bugs import exit_on_reader_bug
+from elision.errors import SpecError
 from elision.lab.report.figures import format_plural
 from elision.lab.run_loading import load_runs
 from elision.strategies.rules import TAG_RULES, Rule
@@ -28,27 +29,34 @@ SHOWN = 4
 _LONGEST = 40
 
 
-def rules(
-    paths: Paths,
-    strategy: Annotated[
-        str,
-        typer.Option(
-            "--strategy", "-s", help="A strategy with rules, e.g. 'masking(rules=rule(tool=\"read*\", keep=true))'."
-        ),
-    ],
-    tokens: Tokens = "o200k",
+def show_rule_matches(
+    strategies: Sequence[str], paths: Sequence[Path], tokens: str, *, as_json: bool, quiet: bool
 ) -> None:
-    """List what each rule of a strategy matches in recorded runs; hides nothing."""
-    found = parse_strategy(strategy)
+    """Print what each rule of `strategies` matches in recorded runs. Raises SpecError without a strategy."""
+    if not strategies:
+        raise SpecError(
+            "--rules: name a strategy with rules, such as -s 'masking(rules=rule(tool=\"read*\", keep=true))'"
+        )
     sizer = Sizer(make_counter(tokens))
     loaded = load_runs(paths)
     runs = loaded.runs
-    rows = {}
-    for rule in (*found.rules, *TAG_RULES):
-        matches = count_matches(rule, runs, sizer)
-        # The user did not write the rules of tags; without tags in the recordings they are no news.
-        if matches.results or rule not in TAG_RULES:
-            rows[_format_rule(found, rule)] = matches
+    rows: dict[str, RuleMatches] = {}
+    for strategy in map(parse_strategy, strategies):
+        for rule in (*strategy.rules, *TAG_RULES):
+            matches = count_matches(rule, runs, sizer)
+            # The user did not write the rules of tags; without tags in the recordings they are no news.
+            if matches.results or rule not in TAG_RULES:
+                rows[_format_rule(strategy, rule)] = matches
+    every = sum(len(turn.observations) for run in runs for turn in run.turns)
+    if as_json:
+        rules = [{"rule": text, **asdict(matches)} for text, matches in rows.items()]
+        print_json("replay --rules", {"rules": rules, "runs": len(runs), "results": every})
+    else:
+        _print_matches(rows, len(runs), every, open_notes(quiet))
+    exit_on_reader_bug(loaded.problems)
+
+
+def _print_matches(rows: Mapping[str, RuleMatches], runs: int, every: int, notes: Console) -> None:
     names = ["results", "tokens"]
     cells = {text: [f"{each.results:,}", f"{each.tokens:,}"] for text, each in rows.items()}
     console = open_console()
@@ -64,13 +72,11 @@ def rules(
     for text, numbers_of in cells.items():
         examples = _join_examples(rows[text].examples, room)
         table.add_row(*map(Text, [text, *numbers_of, examples][: len(table.columns)]))
-    every = sum(len(turn.observations) for run in runs for turn in run.turns)
     console.print(table)
-    where = format_plural(len(runs), "run")
+    where = format_plural(runs, "run")
     console.print(f"{format_plural(every, 'tool result')} in {where}.")
-    if len(found.rules) > 1:
-        console.print("Of rules that match a result, one with keep counts, else the first with after.")
-    exit_on_reader_bug(loaded.problems)
+    if len(rows) > 1:
+        notes.print("Of rules that match a result, one with keep counts, else the first with after.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,130 @@
+"""`elision lab closed-loop`: does the agent still succeed, and what does a solved task cost?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+
+from elision.cli.declarations import Option
+from elision.cli.options import Jobs, Json, Quiet
+from elision.errors import SettingError, SpecError
+
+if TYPE_CHECKING:
+    from elision.testing.loop.knobs import Knobs
+    from elision.testing.loop.loop_study import LiveModel
+
+
+def closed_loop(
+    strategy: Annotated[
+        list[str] | None,
+        Option(
+            "--strategy",
+            "-s",
+            help="A strategy, with options of the context manager after a plus: 'masking + cache_ttl=1h'; may be "
+            "repeated.",
+        ),
+    ] = None,
+    prices: Annotated[list[str] | None, Option("--prices", help="A price set or model; may be repeated.")] = None,
+    family: Annotated[list[str] | None, Option("--family", help="Tasks of this family only; may be repeated.")] = None,
+    seeds: Annotated[int, Option("--seeds", help="Tasks of each family.", min=1)] = 30,
+    first_seed: Annotated[int, Option("--first-seed", help="The first of them.", rare=True, min=0)] = 0,
+    knob: Annotated[
+        list[str] | None,
+        Option("--knob", help="NAME=VALUE: what tasks and agent are like, such as calls=200; may be repeated."),
+    ] = None,
+    by_family: Annotated[bool, Option("--by-family", help="Print a table for each family, too.", rare=True)] = False,
+    chart: Annotated[Path | None, Option("--svg", help="Draw the comparisons.")] = None,
+    model: Annotated[
+        str | None, Option("--model", help="A real model in the agent's place: openai:NAME or anthropic:NAME.")
+    ] = None,
+    base_url: Annotated[
+        str,
+        Option("--base-url", help="With --model: where it is served, as its client takes it.", rare=True),
+    ] = "",
+    key_variable: Annotated[
+        str, Option("--key-variable", help="With --model: the environment variable with its key.", rare=True)
+    ] = "",
+    budget: Annotated[
+        float | None, Option("--max-cost-usd", help="With --model: what all its calls may cost.", rare=True)
+    ] = None,
+    rows: Annotated[Path | None, Option("--rows", help="With --model: where its runs are kept.", rare=True)] = None,
+    jobs: Jobs = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Let simulated agents solve tasks under each strategy: how many succeed, and what a solved task costs.
+
+    Every strategy does the same tasks as raw. The agent reads only the prompt that the strategy leaves it.
+    """
+    # Slow to import, and help needs none of it.
+    import msgspec
+
+    from elision.cli.console import open_notes
+    from elision.cli.outputs import print_json, replace_file
+    from elision.testing.loop.closed_loop import FAMILIES, Variant
+    from elision.testing.loop.closed_loop_chart import render_chart
+    from elision.testing.loop.comparison import format_comparisons
+    from elision.testing.loop.loop_study import (
+        PRICES,
+        VARIANTS,
+        LoopSettings,
+        find_named_prices,
+        parse_knobs,
+        run_loop_study,
+    )
+
+    if unknown := set(family or ()) - set(FAMILIES):
+        raise SpecError(f"--family {min(unknown)}: give one of {', '.join(FAMILIES)}")
+    knobs = parse_knobs(knob or [])
+    live = _open_model(model, base_url, key_variable, budget, rows, knobs) if model else None
+    settings = LoopSettings(
+        variants=[Variant.parse(text) for text in strategy or VARIANTS],
+        # A real model is paid for at one price list: its own unless another is named.
+        prices=(prices or [model.partition(":")[2]])[:1] if model else prices or PRICES,
+        families=family or tuple(FAMILIES),
+        seeds=seeds,
+        first_seed=first_seed,
+        knobs=knobs,
+    )
+    for name in settings.prices:
+        find_named_prices(name)
+    notes = open_notes(quiet)
+    results = run_loop_study(
+        settings,
+        processes=jobs or os.cpu_count() or 1,
+        live=live,
+        report=lambda line: notes.print(line, markup=False, highlight=False, soft_wrap=True),
+    )
+    if chart is not None:
+        replace_file(chart, [render_chart(results.comparisons).encode()])
+    if json:
+        print_json("lab closed-loop", msgspec.to_builtins(results))
+        return
+    click.echo(format_comparisons(results.comparisons))
+    for name, comparisons in results.families.items() if by_family else ():
+        click.echo(f"\n== {name}\n{format_comparisons(comparisons)}")
+
+
+def _open_model(
+    text: str, base_url: str, key_variable: str, budget: float | None, rows: Path | None, knobs: Knobs
+) -> LiveModel:
+    """Return the model and the file of its runs. Raises SettingError."""
+    from elision.agent.http_models import AnthropicModel, OpenAIModel
+    from elision.providers.provider_table import PROVIDERS
+    from elision.testing.loop.live_runs import RunFile
+    from elision.testing.loop.loop_study import LiveModel
+
+    models = {"openai": OpenAIModel, "anthropic": AnthropicModel}
+    shape, _, name = text.partition(":")
+    if shape not in models or not name:
+        raise SettingError(f"--model {text!r}: write openai:NAME or anthropic:NAME")
+    if budget is None or rows is None:
+        raise SettingError("a real model costs money: give --max-cost-usd, and --rows FILE to keep what it paid for")
+    host = PROVIDERS[shape].host
+    key = os.environ.get(key_variable or host.key_variable, "")
+    url = base_url or os.environ.get(host.url_variable, "") or host.url
+    model = models[shape](name, key=key, base_url=url)
+    return LiveModel(model=model, file=RunFile(rows, f"{shape}:{name}", knobs, budget))

@@ -1,0 +1,89 @@
+"""`elision demo`: the runs that come with Elision, replayed, or one of them through a gateway."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import click
+
+from elision.cli.declarations import Option
+from elision.cli.options import HtmlFile, Jobs, Json, Quiet, choose_prices
+from elision.errors import FormatError, SettingError
+
+#: The newest flagship, as which the runs are priced a second time.
+FLAGSHIP: Final = "claude-opus-5-5"
+
+
+def demo(
+    gateway: Annotated[
+        bool, Option("--gateway", help="Send a recorded run through a gateway instead, with its dashboard.")
+    ] = False,
+    html_file: HtmlFile = None,
+    store: Annotated[
+        Path | None, Option("--store", help="With --gateway: the folder of the session; default: a new one.")
+    ] = None,
+    stay: Annotated[
+        bool, Option("--stay", help="With --gateway: serve until Ctrl-C; as it does in a terminal.")
+    ] = False,
+    once: Annotated[
+        bool, Option("--once", help="With --gateway: end with the run; as it does without a terminal.")
+    ] = False,
+    jobs: Jobs = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Replay the runs that come with Elision; with --gateway, send one through a gateway.
+
+    It needs no key, and nothing leaves this machine. The replay prices the runs as their own models, then as the newest
+    flagship.
+    """
+    if gateway:
+        if html_file is not None:
+            raise SettingError("--html is for the replay; the gateway has its dashboard")
+        if stay and once:
+            raise SettingError("--stay and --once contradict each other; give one")
+        from elision.cli.gateway_demo import run_gateway_demo
+
+        code = run_gateway_demo(
+            find_runs(), store, stays=True if stay else not once and None, as_json=json, quiet=quiet
+        )
+        if code:
+            raise click.exceptions.Exit(code)
+        return
+    if stay or once or store is not None:
+        raise SettingError("--store, --stay and --once belong to --gateway")
+    from elision.cli.replay import replay
+
+    place = find_runs()
+    if json:
+        from elision.cli.outputs import print_json
+
+        print_json("demo", {"as_recorded": _replay(place, None, jobs), "flagship": _replay(place, FLAGSHIP, jobs)})
+        return
+    replay([str(place)], html_file=html_file, jobs=jobs, quiet=quiet)
+    click.echo("\n  The same runs, all as the newest flagship:")
+    replay([str(place)], model=FLAGSHIP, no_hindsight=True, jobs=jobs, quiet=quiet)
+    if not quiet:
+        click.echo("  the gateway, tried     elision demo --gateway")
+
+
+def find_runs() -> Path:
+    """Return the folder of the runs that come with Elision: in the package, or in a clone's examples."""
+    for folder in (Path(__file__).parents[1] / "demo_runs", Path(__file__).parents[3] / "examples" / "runs"):
+        if folder.is_dir():
+            return folder
+    raise FormatError("the runs of the demo are not installed; get a clone, or give your own: elision replay PATH")
+
+
+def _replay(place: Path, model: str | None, jobs: int) -> dict[str, Any]:
+    from elision.lab.candidates import parse_candidates
+    from elision.lab.run_loading import load_runs
+    from elision.lab.study import run_study
+    from elision.lab.study_settings import StudySettings
+
+    has_hindsight = model is None
+    candidates = parse_candidates([], hindsight=has_hindsight, model_summaries=False)
+    settings = StudySettings(prices=choose_prices(model, None, None), candidates=candidates, hindsight=has_hindsight)
+    return run_study(load_runs([place]), settings, jobs=jobs or os.cpu_count() or 1).json()

@@ -1,0 +1,152 @@
+"""A study of the closed loop: every strategy does the same tasks as `raw`, with an agent that reads only the prompt.
+
+docs/concepts/closed-loop.md says what the tasks and the agent are like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import product
+from typing import Any, Final
+
+import msgspec
+
+from elision.agent.model import Model
+from elision.errors import ElisionError, SettingError
+from elision.testing.loop.closed_loop import FAMILIES, EndpointError, TaskOutcome, Variant, run_task
+from elision.testing.loop.comparison import Comparison, compare_variants
+from elision.testing.loop.knobs import Knobs
+from elision.testing.loop.live_runs import BudgetSpentError, RunFile, run_live_tasks
+from elision.trajectory.price_lookup import find_price_set, find_prices
+from elision.trajectory.prices import Prices
+
+VARIANTS: Final = (
+    "masking",
+    "masking(fold=false)",
+    "hybrid",
+    "hybrid(fold=false)",
+    "hybrid + summary_facts=0.5",
+    "two-tier",
+    "paper-masking",
+    "paper-hybrid",
+)
+#: The flagship, the cheapest cache, no cache: reads at 0.05, 0.025 and 1 x the input price.
+PRICES: Final = ("claude-opus-5-5", "claude-fable-5-2", "uncached")
+SEEDS: Final = 30
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One task that is to be done."""
+
+    family: str
+    seed: int
+    variant: Variant
+    prices: str
+    knobs: Knobs
+
+
+class Results(msgspec.Struct, frozen=True, kw_only=True):
+    """What a benchmark found, as it is published."""
+
+    knobs: Knobs
+    first_seed: int
+    seeds: int
+    comparisons: Sequence[Comparison]
+    families: dict[str, Sequence[Comparison]]
+    outcomes: Sequence[TaskOutcome]
+
+
+class LoopSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a study of the closed loop is to do. seeds: tasks of each family. prices: sets or models."""
+
+    variants: Sequence[Variant]
+    prices: Sequence[str] = PRICES
+    families: Sequence[str] = tuple(FAMILIES)
+    seeds: int = SEEDS
+    first_seed: int = 0
+    knobs: Knobs = Knobs()
+
+
+class LiveModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A real model in the agent's place, and the file that keeps its runs within a budget."""
+
+    model: Model
+    file: RunFile
+
+
+def run_loop_study(
+    settings: LoopSettings, *, processes: int = 1, live: LiveModel | None = None, report: Callable[[str], None] = print
+) -> Results:
+    """Do every task under `raw` and every variant. report: receives a line for each task of a real model."""
+    variants = dict.fromkeys(("raw", *map(str, settings.variants)))
+    jobs = [
+        Job(family=family, seed=seed, variant=Variant.parse(variant), prices=prices, knobs=settings.knobs)
+        for prices, family, seed, variant in product(
+            settings.prices,
+            settings.families,
+            range(settings.first_seed, settings.first_seed + settings.seeds),
+            variants,
+        )
+    ]
+    outcomes = _ask_model(live, settings, jobs, report) if live else list(do_jobs(jobs, processes))
+    return Results(
+        knobs=settings.knobs,
+        first_seed=settings.first_seed,
+        seeds=settings.seeds,
+        comparisons=compare_variants(outcomes),
+        families={
+            family: compare_variants(each for each in outcomes if each.family == family)
+            for family in dict.fromkeys(each.family for each in outcomes)
+        },
+        outcomes=outcomes,
+    )
+
+
+def _ask_model(
+    live: LiveModel, settings: LoopSettings, jobs: Sequence[Job], report: Callable[[str], None]
+) -> Sequence[TaskOutcome]:
+    """Run the tasks with a real model as far as the budget goes, and return all outcomes of their file."""
+    file, prices = live.file, find_named_prices(settings.prices[0])
+    # One task under every variant before the next task, so that what is done can be compared at any time.
+    tasks = [(job.family, job.seed, job.variant) for job in sorted(jobs, key=lambda job: (job.seed, job.family))]
+    try:
+        for outcome in run_live_tasks(live.model, tasks, prices, settings.knobs, file):
+            report(f"{outcome.family} {outcome.seed} {outcome.variant}: {outcome.ending}, ${outcome.usd:.3f}")
+    except (BudgetSpentError, EndpointError) as error:
+        report(f"stopped: {error}; the same command continues from {file.path}")
+    report(f"${file.spent:.2f} of ${file.budget:.2f} spent")
+    asked = {(family, seed, str(variant)) for family, seed, variant in tasks}
+    found = [each for each in file.outcomes if (each.family, each.seed, each.variant) in asked]
+    has_raw = {(each.family, each.seed) for each in found if each.variant == "raw"}
+    return [each for each in found if (each.family, each.seed) in has_raw]
+
+
+def do_jobs(jobs: Sequence[Job], processes: int) -> Iterator[TaskOutcome]:
+    """Yield the outcomes of `jobs` in their order."""
+    if processes == 1:
+        yield from map(do_job, jobs)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        yield from pool.map(do_job, jobs, chunksize=max(1, min(16, len(jobs) // (4 * processes))))
+
+
+def do_job(job: Job) -> TaskOutcome:
+    return run_task(job.family, job.seed, job.variant, find_named_prices(job.prices), job.knobs)
+
+
+def find_named_prices(name: str) -> Prices:
+    """Return a price set, or the prices of a model."""
+    try:
+        return find_price_set(name)
+    except ElisionError:
+        return find_prices(name)
+
+
+def parse_knobs(pairs: Iterable[str]) -> Knobs:
+    """Return knobs from texts such as `rot=0.1`. Raises SettingError, which names the knob."""
+    values: dict[str, Any] = dict(pair.partition("=")[::2] for pair in pairs)
+    try:
+        return msgspec.convert(values, Knobs, strict=False)
+    except ValueError as error:
+        raise SettingError(f"--knob: {error}") from error
