@@ -1,4 +1,4 @@
-"""The README's table of expectations."""
+"""The table of expectations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.expectations import EVERY_TURN, MASKING, PRICES, RAW, UNFOLDED, 
 
 from elision.lab.results import Row, Study
 from elision.trajectory.prices import Bill
-from tests.docs.blocks import README
+from tests.docs.blocks import ROOT
 from tests.lab.report.studies import study
 
 
@@ -55,8 +55,8 @@ def test_a_run_that_occurs_twice_counts_once() -> None:
     assert len(costs_by_length(_study(_run("a", 90, 0.9), _run("copy of a", 90, 0.9)))[80]) == 1
 
 
-def test_the_readme_has_a_row_for_each_group() -> None:
+def test_the_page_has_a_row_for_each_group() -> None:
     """In the form that the benchmark prints."""
-    text = README.read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/choosing.md").read_text(encoding="utf-8")
     for label in ("under 40", "40–79", "80–149", "150 or more"):
         assert f"\n| {label} | " in text
