@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
 from elision.trajectory.cache import HOUR_SECONDS
@@ -30,8 +30,8 @@ class HourPremiums:
     """
 
     short_seconds: float
-    paid: Counter[int] = field(default_factory=Counter)
-    lost: Counter[int] = field(default_factory=Counter)
+    paid: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    lost: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     _open: list[_OpenWrite] = field(default_factory=list)
     _last: float | None = None
 

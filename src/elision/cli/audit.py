@@ -21,10 +21,23 @@ from elision.audit.audit_table import print_audit
 from elision.audit.log_audit import audit_logs
 from elision.audit.run_partition import PriceFinder, find_list_prices
 from elision.cli.console import open_console
-from elision.cli.options import HtmlFile, JsonFile, Model, Price, PriceSet, Tokens, choose_prices
+from elision.cli.options import (
+    HtmlFile,
+    JsonFile,
+    Model,
+    Price,
+    PriceSet,
+    StudyShard,
+    StudyUrl,
+    StudyWorkers,
+    Tokens,
+    check_memory_paths,
+    check_study_extra,
+    choose_prices,
+)
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
-from elision.errors import FormatError
+from elision.errors import FormatError, SpecError
 from elision.lab.report.figures import format_plural
 from elision.lab.report.names import neutralize_text
 from elision.trajectory.prices import Prices
@@ -35,9 +48,10 @@ REPORTED_RUNS = 50
 
 def audit(
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Argument(
-            help="Logs: files (also .gz, .tar.gz) or folders. Without any, those that agents keep on this machine.",
+            help="Logs: files (also .gz, .tar.gz) or folders. Without any, those that agents keep on this machine. "
+            "With --out also patterns, Parquet data sets, and s3://, gs:// and the like.",
             show_default=False,
         ),
     ] = None,
@@ -51,21 +65,40 @@ def audit(
     price: Price = None,
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
+    out: StudyUrl = None,
+    workers: StudyWorkers = None,
+    shard: StudyShard = None,
 ) -> None:
     """Divide the bill that agents' logs record by cause, and say what could have been avoided.
 
     Every billed token has one cause. Prices are list prices of the recorded model on the day of the run, unless given.
-    Ctrl-C ends the reading; what was read is reported.
+    Ctrl-C ends the reading; what was read is reported. With --out the logs become a study, of any number; it estimates
+    no saving, `elision replay` does.
     """
     errors = open_console(stderr=True)
-    places = _choose_paths(paths or [], errors)
+    if out is None and (workers or shard):
+        raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
+    places = _choose_paths(check_memory_paths(paths or []), errors) if out is None else list(map(Path, paths or []))
+    if out is not None and not paths:
+        raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
     files = {"json": json_file, "html": html_file}
     check_outputs(files, places, has_charts=False)
     own = choose_prices(model, price, price_set)
-    with _show_progress(errors) as progress:
-        report = audit_logs(
-            places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
+    if out is not None:
+        check_study_extra("--out")
+        from elision.cli import studies
+
+        found = studies.run_audit_study(
+            paths or [], tokens, own, studies.StudyRequest(out, workers or "", shard or ""), errors
         )
+        if found is None:
+            return
+        report = found
+    else:
+        with _show_progress(errors) as progress:
+            report = audit_logs(
+                places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
+            )
     failure = write_reports(files, partial(_render_report, report, places))
     print_audit(report, open_output(files), places, detail=detail)
     if failure is not None:
