@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import shutil
 import signal
@@ -43,6 +44,10 @@ SETTINGS: Final = StudySettings(
     hindsight=False,
 )
 _REPORT: Final = "import sys; from elision.cli.studies import load_replay_study; load_replay_study(sys.argv[1])"
+_SUMMARY: Final = (
+    "import sys; from benchmarks.synthetic_study import SETTINGS;"
+    " from elision.study.study_report import summarize_study; summarize_study(sys.argv[1], SETTINGS)"
+)
 
 
 def main(small: bool = False) -> None:
@@ -110,7 +115,10 @@ def _list_hashes(folder: Path) -> list[tuple[str, str]]:
     shutil.copytree(folder / "compared", folder / "ray" / "runs")
     _prepare(folder / "ray" / "runs", folder / "ray" / "study")
     command = [sys.executable, "-m", "tests.study.ray_trial", str(folder / "ray" / "study"), "25"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+    # Its workers import the trial as well.
+    environment["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT}"
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     ended = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"nodes": 0, "left": 0}
     how = f"Ray, {ended['nodes']} nodes, {ended['nodes'] - ended['left']} killed"
     found.append((how, hash_rows(folder / "ray" / "study", folder / "ray" / "runs", folder / "compared")))
@@ -189,12 +197,15 @@ def _measure_overhead(folder: Path, count: int) -> None:
 
 
 def _measure_report(folder: Path, rows: int) -> None:
-    """Print what a report of so many made-up rows costs: the whole process, imports included."""
+    """Print what a report of so many made-up rows costs, and the end of the study: whole processes with imports."""
     study = folder / "synthetic"
     write_synthetic_study(study, rows // 8)
     size = sum(part.stat().st_size for part in (study / "rows").iterdir())
-    seconds, memory = run_measured([sys.executable, "-c", _REPORT, str(study)])
-    print(f"A report of {rows} rows in {size / 1e6:.0f} MB: {seconds:.1f} s of CPU, {memory:.0f} MB")
+    parts = sum(1 for _ in (study / "rows").iterdir())
+    print(f"A report of {rows} rows, {size / 1e6:.0f} MB in {parts} parts:")
+    for when, program in (("while it runs", _REPORT), ("its end, once", _SUMMARY), ("when it is finished", _REPORT)):
+        seconds, memory = run_measured([sys.executable, "-c", program, str(study)])
+        print(f"  {when:20} {seconds:.1f} s of CPU, {memory:.0f} MB", flush=True)
 
 
 def run_measured(command: Sequence[str]) -> tuple[float, float]:
@@ -205,6 +216,7 @@ def run_measured(command: Sequence[str]) -> tuple[float, float]:
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, check=True)
+    whole = [sys.executable, "-c", program, *command]
+    done = subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, check=True)
     seconds, memory = json.loads(done.stdout.splitlines()[-1])
     return seconds, memory

@@ -61,7 +61,7 @@ _VALUES: Final = {
     "context_500": "null",
     "context_1000": "null",
     "cuts": "0",
-    "is_cheapest": "(hash(r) % 7 + 1 = s)::bigint",
+    "is_cheapest": "((case hash(r) % 7 when 0 then 0 else hash(r) % 7 + 1 end) = s)::bigint",
     **dict.fromkeys(("condensed_runs", "billed_runs", "silent_runs", "partial_runs", "unpriced_runs"), "0"),
     "own_prices": "1",
     "noise": "random() / 10",

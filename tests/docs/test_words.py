@@ -187,7 +187,9 @@ def test_paths_exist(page: Path) -> None:
 
 def test_the_tree() -> None:
     """The tree of the architecture has one line for every folder with modules or data down to the second level, and no other."""
-    (tree,) = [block.text for block in blocks(DOC / "internals/architecture.md") if block.text.startswith("src/elision/\n")]
+    (tree,) = [
+        block.text for block in blocks(DOC / "internals/architecture.md") if block.text.startswith("src/elision/\n")
+    ]
     listed: list[str] = []
     for line in tree.splitlines()[1:]:
         indent, name, words = re.fullmatch(r"( +)(\S+/) +(\S.*)", line).groups()  # type: ignore[union-attr]

@@ -76,7 +76,7 @@ class WorkThatDies:
         return {"rows": ROWS}
 
     def measure_run(
-        self, run: Trajectory, facts: RunFacts, samples: Samples
+        self, run: Trajectory, facts: RunFacts, samples: Samples, place: int
     ) -> tuple[Mapping[str, Sequence[Mapping[str, Any]]], Sequence[Problem]]:
         if run.file.endswith(self.file):
             tried = self.log.read_text() if self.log.exists() else ""

@@ -103,7 +103,7 @@ class WorkWithBug:
         return {"rows": ROWS}
 
     def measure_run(
-        self, run: Trajectory, facts: RunFacts, samples: Samples
+        self, run: Trajectory, facts: RunFacts, samples: Samples, place: int
     ) -> tuple[Mapping[str, Sequence[Mapping[str, Any]]], Sequence[Problem]]:
         if run.file.endswith(self.file):
             raise self.error("bad luck")

@@ -22,6 +22,7 @@ from elision.audit.audit_wording import (
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.lab.ratios import divide_or_none, divide_or_zero
 from elision.lab.report.figures import NOTHING, format_count, format_plural, format_share, format_usd
+from elision.lab.report.html import show_summary_tables
 from elision.lab.report.page_shell import (
     PageParts,
     build_row,
@@ -69,7 +70,9 @@ def _build_sections(report: AuditReport, paths: Sequence[Path]) -> Iterator[str]
         yield from _build_next_section(report, paths)
         yield from _build_finding_section(report)
         yield _build_reader_section(report)
-        yield _build_run_section(report)
+        yield from show_summary_tables(report.tables)
+        if any(run.file for run in report.runs):
+            yield _build_run_section(report)
     notes = "".join(f"<li>{escape_text(note)}</li>" for note in list_audit_notes(report))
     if notes:
         yield wrap_section("notes", "Notes", f"<ul>{notes}</ul>")
@@ -153,7 +156,7 @@ def _build_reader_section(report: AuditReport) -> str:
 
 
 def _build_run_section(report: AuditReport) -> str:
-    billed = sorted((run for run in report.runs if run.calls), key=lambda run: -run.usd)
+    billed = sorted((run for run in report.runs if run.calls and run.file), key=lambda run: -run.usd)
     rows = []
     for run in billed[:LISTED_RUNS]:
         avoidable = sum(total.avoidable_usd for total in run.causes.values())

@@ -11,7 +11,7 @@ from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
-from elision.lab.results import LEAST_SAVING, encode_problems
+from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
 from elision.trajectory.trajectory import Problem
 
 #: Findings that JSON and page list, the most expensive first.
@@ -24,7 +24,8 @@ TOLERANCE: Final = 0.02
 class AuditReport:
     """runs: those with recorded usage. silent: logs without any. finished: False if the user interrupted.
 
-    counter: how tokens were counted. saving: None where no replay was asked for.
+    counter: how tokens were counted. saving: None where no replay was asked for. tables: of a study, whose `runs` are
+    sums by format and model: the bill by agent, tag, day and model.
     """
 
     runs: tuple[AuditedRun, ...]
@@ -33,6 +34,7 @@ class AuditReport:
     finished: bool = True
     counter: str = "o200k"
     saving: SavingEstimate | None = None
+    tables: tuple[SummaryTable, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -122,7 +124,8 @@ class AuditReport:
             "causes": encode_causes(self.causes),
             "findings": [_encode_finding(finding) for finding in self.findings[:LISTED_FINDINGS]],
             "saving": None if self.saving is None else _encode_saving(self.saving, self.strategy),
-            "runs": [_encode_run(run) for run in self.runs],
+            "runs": [_encode_run(run) for run in self.runs if run.file],
+            "tables": [asdict(table) for table in self.tables],
             "without_price": [
                 {"model": model, "calls": calls, "tokens": tokens} for model, (calls, tokens) in self.unpriced.items()
             ],

@@ -30,6 +30,7 @@ from elision.lab.ratios import divide_or_none
 from elision.lab.report import wording
 from elision.lab.report.figures import NOTHING, format_count, format_plural, format_share, format_usd
 from elision.lab.report.fitting import open_table, print_paragraph, print_text
+from elision.lab.report.terminal import print_summary_tables
 
 #: Calls that are listed.
 SHOWN_CALLS: Final = 5
@@ -53,6 +54,7 @@ def print_audit(report: AuditReport, console: Console, paths: Sequence[Path], *,
         if len(report.list_readers()) > 1:
             console.print()
             console.print(_build_reader_table(report, console.width))
+        print_summary_tables(report.tables, console)
         if detail:
             console.print()
             console.print(_build_run_table(report, console.width))
@@ -117,7 +119,7 @@ def _build_run_table(report: AuditReport, width: int) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("most of it", no_wrap=True)
     for run in report.runs:
-        if not run.calls:
+        if not (run.calls and run.file):
             continue
         difference = compare_bills(run.stated_usd, run.stated_list_usd)
         avoidable = {cause: total.avoidable_usd for cause, total in run.causes.items() if total.avoidable_usd}

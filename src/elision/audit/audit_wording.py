@@ -41,7 +41,7 @@ def write_audit_headline(report: AuditReport) -> str:
     if not billed:
         return "No billed call with a known price was found."
     share = format_share(divide_or_none(report.avoidable_usd, report.usd))
-    scope = f"{format_plural(report.calls, 'call')} in {format_plural(len(billed), 'run')}"
+    scope = f"{format_plural(report.calls, 'call')} in {format_plural(sum(run.runs for run in billed), 'run')}"
     avoidable = f"{format_usd(report.avoidable_usd)} ({share})"
     return f"{format_usd(report.usd)} for {scope}; at most {avoidable} of it could have been avoided."
 
@@ -61,7 +61,7 @@ def describe_recorded_bill(report: AuditReport) -> str:
 
 def _is_deviating(run: AuditedRun) -> bool:
     difference = compare_bills(run.stated_usd, run.stated_list_usd)
-    return difference is not None and abs(difference) > TOLERANCE
+    return bool(run.file) and difference is not None and abs(difference) > TOLERANCE
 
 
 def format_difference(difference: float) -> str:
@@ -103,7 +103,7 @@ def list_reader_cells(runs: Sequence[AuditedRun]) -> list[str]:
     difference = compare_bills(stated, sum(run.stated_list_usd for run in runs))
     largest = max(causes, key=lambda cause: causes[cause].usd, default=None)
     return [
-        format_count(len(runs)),
+        format_count(sum(run.runs for run in runs)),
         format_count(sum(run.calls for run in runs)),
         format_usd(sum(run.usd for run in runs)) if causes else NOTHING,
         format_usd(stated) if stated else NOTHING,

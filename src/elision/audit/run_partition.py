@@ -79,7 +79,7 @@ class AuditedRun:
 
     usd: of all calls whose model has a price, at list prices. stated_usd: what the log states, and stated_list_usd: the
     list price of the same calls. unpriced_calls, unpriced_tokens: of models without a price. copied_calls: of which
-    another log has a copy; they are in no sum.
+    another log has a copy; they are in no sum. runs: how many it stands for, in the audit of a study.
     """
 
     file: str
@@ -98,6 +98,7 @@ class AuditedRun:
     copied_calls: int = 0
     causes: dict[Cause, CauseTotal] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
+    runs: int = 1
 
 
 def find_list_prices(model: str, on: date | None) -> Prices | None:

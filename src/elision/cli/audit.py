@@ -12,8 +12,22 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from elision.cli.declarations import Argument, Option
-from elision.cli.options import HtmlFile, Json, Model, Price, PriceSet, Quiet, Tokens, choose_prices
-from elision.errors import FormatError
+from elision.cli.options import (
+    HtmlFile,
+    Json,
+    Model,
+    Price,
+    PriceSet,
+    Quiet,
+    StudyShard,
+    StudyUrl,
+    StudyWorkers,
+    Tokens,
+    check_memory_paths,
+    check_study_extra,
+    choose_prices,
+)
+from elision.errors import FormatError, SpecError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,9 +41,10 @@ REPORTED_RUNS = 50
 
 def audit(
     paths: Annotated[
-        list[Path] | None,
+        list[str] | None,
         Argument(
-            help="Logs: files (also .gz, .tar.gz) or folders. Without any, those that agents keep on this machine.",
+            help="Logs: files (also .gz, .tar.gz) or folders. Without any, those that agents keep on this machine. "
+            "With --out also patterns, Parquet data sets, and s3://, gs:// and the like.",
         ),
     ] = None,
     calibrate: Annotated[
@@ -45,13 +60,17 @@ def audit(
     price: Price = None,
     price_set: PriceSet = None,
     tokens: Tokens = "o200k",
+    out: StudyUrl = None,
+    workers: StudyWorkers = None,
+    shard: StudyShard = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Divide the bill that agents' logs record by cause, and say what could have been avoided.
 
     Every billed token has one cause. Prices are list prices of the recorded model on the day of the run, unless given.
-    Ctrl-C ends the reading; what was read is reported.
+    Ctrl-C ends the reading; what was read is reported. With --out the logs become a study, of any number; it estimates
+    no saving, `elision replay` does.
     """
     # Slow to import, and help needs none of it.
     from elision.audit.audit_page import build_audit_page
@@ -64,14 +83,30 @@ def audit(
     from elision.lab.report.figures import format_plural
 
     notes = open_notes(quiet)
-    places = _choose_paths(paths or [], notes)
+    if out is None and (workers or shard):
+        raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
+    if out is not None and not paths:
+        raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
+    if out is not None and calibrate:
+        raise SpecError("--calibrate compares runs in memory; leave out --out")
+    places = _choose_paths(check_memory_paths(paths or []), notes) if out is None else list(map(Path, paths or []))
     files = {"html": html_file}
     check_outputs(files, places, has_charts=False)
     own = choose_prices(model, price, price_set)
-    with _show_progress(notes) as progress:
-        report = audit_logs(
-            places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
-        )
+    if out is not None:
+        check_study_extra("--out")
+        from elision.cli import studies
+
+        request = studies.StudyRequest(out, workers or "", shard or "")
+        found = studies.run_audit_study(paths or [], tokens, own, request, notes)
+        if found is None:
+            return
+        report = found
+    else:
+        with _show_progress(notes) as progress:
+            report = audit_logs(
+                places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
+            )
     calibration = calibrate_runs(places, tokens) if calibrate else None
     failure = write_reports(files, lambda _: encode_report(build_audit_page(report, places, make_provenance())), notes)
     if json:

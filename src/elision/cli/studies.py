@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from elision.audit.audit_report import AuditReport
 from elision.cli.console import open_console
 from elision.cli.options import choose_prices
 from elision.cli.outputs import print_json
@@ -27,8 +29,9 @@ from elision.lab.report.names import neutralize_text
 from elision.lab.results import Study
 from elision.lab.run_prices import describe_prices_of
 from elision.lab.study_settings import StudySettings
+from elision.study.audit_study import AuditWork, build_audit
 from elision.study.shard_runner import RunnerProgress, find_missing_shards, make_engine, run_shards
-from elision.study.shard_work import ReplayWork, ShardTask
+from elision.study.shard_work import ReplayWork, ShardTask, ShardWork
 from elision.study.study_folder import StudyFolder
 from elision.study.study_report import (
     SUMMARY_FOLDER,
@@ -39,6 +42,7 @@ from elision.study.study_report import (
     summarize_study,
 )
 from elision.study.study_setup import describe_settings, prepare_study, restore_settings
+from elision.trajectory.prices import Prices
 
 #: Exit code where shards failed three times.
 INCOMPLETE = 3
@@ -66,11 +70,39 @@ def run_replay_study(
     calls: bool,
     errors: Console,
 ) -> bool:
-    """Replay `paths` into a study, or go on with it; whether it is to be reported now. given: price options.
+    """Replay `paths` into a study; whether it is to be reported now. given: price options. Exits as `run_study`."""
+    options = describe_settings(settings, given, calls=calls)
+    left = run_study(paths, settings, options, ReplayWork(settings, calls), request, errors)
+    if not left:
+        summarize_study(request.out, settings)
+    return not left and not request.shard
+
+
+def run_audit_study(
+    paths: Sequence[str], tokens: str, prices: Prices | None, request: StudyRequest, errors: Console
+) -> AuditReport | None:
+    """Audit `paths` into a study; the report, once all of it is finished. Exits as `run_study`."""
+    settings = StudySettings(prices=prices, candidates=(), tokens=tokens)
+    options = {"kind": "audit", "tokens": tokens}
+    left = run_study(paths, settings, options, AuditWork(tokens, prices), request, errors)
+    if left or request.shard:
+        return None
+    with open_study(request.out, "audit") as tables:
+        return build_audit(tables)
+
+
+def run_study(
+    paths: Sequence[str],
+    settings: StudySettings,
+    options: Mapping[str, Any],
+    work: ShardWork,
+    request: StudyRequest,
+    errors: Console,
+) -> int:
+    """Begin the study of `paths`, or go on with it; return how many of its shards are left.
 
     Exits with 3 for shards that failed, with 130 for Ctrl-C.
     """
-    options = describe_settings(settings, given, calls=calls)
     place, count = parse_shard(request.shard)
     only_prepares = request.workers == "0"
     cores = 1 if request.shard else os.cpu_count() or 1
@@ -86,12 +118,10 @@ def run_replay_study(
         errors, f"{name}: {format_plural(units, 'file')} in {format_plural(len(own), 'shard')}, {len(missing)} to do"
     )
     if engine is None:
-        return False
+        return len(shards)
     try:
         with _show_progress(errors) as report:
-            progress = run_shards(
-                missing, ShardTask(folder.url, plan.digest, ReplayWork(settings, calls)), engine, report
-            )
+            progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, report)
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
         print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to go on")
@@ -102,11 +132,10 @@ def run_replay_study(
         raise click.exceptions.Exit(INCOMPLETE)
     left = len(find_missing_shards(folder, shards, plan.digest))
     if not left:
-        summarize_study(folder.url, settings)
         folder.remove_leftovers(("", "rows", "problems", "calls", SUMMARY_FOLDER))
     elif request.shard:
         print_line(errors, f"{name} is finished; {left} of {len(shards)} shards of the study are left")
-    return not left and not request.shard
+    return left
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -180,7 +209,7 @@ class LoadedStudy:
 
 def load_replay_study(url: str) -> LoadedStudy:
     """Return what the study at `url` has found so far. Raises FormatError where none is."""
-    with open_study(url) as tables:
+    with open_study(url, "replay") as tables:
         settings = restore_settings(tables.plan, choose_prices(*tables.plan.options["price_options"].values()))
         study = build_study(tables, settings)
         uses = list_uses(tables)

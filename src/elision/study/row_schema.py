@@ -126,6 +126,52 @@ PROBLEMS: Final = pa.schema(
     [("shard", pa.int32()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("kind", pa.string())]
 )
 
+#: Of an audit: a row for each call that a log records; one with call 0 for a log without usage. place: the run's, in
+#: the order of reading. signature: equal for a call and its copy in another log.
+AUDIT_ROWS: Final = pa.schema(
+    [
+        ("place", pa.int64()),
+        ("call", pa.int32()),
+        ("signature", pa.uint64()),
+        ("file", pa.string()),
+        ("trajectory", pa.string()),
+        *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag")),
+        ("is_priced", pa.bool_()),
+        ("tokens", pa.int64()),
+        *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd")),
+        (
+            "causes",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("cause", pa.string()),
+                        ("tokens", pa.int64()),
+                        ("usd", pa.float64()),
+                        ("avoidable_usd", pa.float64()),
+                    ]
+                )
+            ),
+        ),
+        (
+            "findings",
+            pa.list_(
+                pa.struct(
+                    [
+                        ("call", pa.int32()),
+                        ("cause", pa.string()),
+                        ("tokens", pa.int64()),
+                        ("first_token", pa.int64()),
+                        ("usd", pa.float64()),
+                        ("place", pa.string()),
+                        ("seconds", pa.float64()),
+                        ("is_inferred", pa.bool_()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+
 #: Fields of a lab's row that are columns under their own names.
 SAME: Final = (
     *("turns", "tool_turns", "calls", "raw_usd", "recorded_usd", "hindsight_usd", "late_usd", "peak", "worst_ratio"),

@@ -39,11 +39,16 @@ Rows: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 class ShardWork(Protocol):
-    """What is done with each run of a shard; pickled with the tasks. schemas: of its tables, `rows` among them."""
+    """What is done with each run of a shard; pickled with the tasks.
+
+    schemas: of its tables, `rows` among them. place: of a run among all, in the order of reading.
+    """
 
     @property
     def schemas(self) -> Mapping[str, pa.Schema]: ...
-    def measure_run(self, run: Trajectory, facts: RunFacts, samples: Samples) -> tuple[Rows, Sequence[Problem]]: ...
+    def measure_run(
+        self, run: Trajectory, facts: RunFacts, samples: Samples, place: int
+    ) -> tuple[Rows, Sequence[Problem]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,9 @@ class ReplayWork:
     def schemas(self) -> Mapping[str, pa.Schema]:
         return {ROWS_FOLDER: ROWS, "calls": CALLS} if self.calls else {ROWS_FOLDER: ROWS}
 
-    def measure_run(self, run: Trajectory, facts: RunFacts, samples: Samples) -> tuple[Rows, Sequence[Problem]]:
+    def measure_run(
+        self, run: Trajectory, facts: RunFacts, samples: Samples, place: int
+    ) -> tuple[Rows, Sequence[Problem]]:
         """Replay `run`, and return its rows."""
         run = add_recorded_head(run, self.settings.size_run(run))
         known = collect_evidence(run)
@@ -113,7 +120,7 @@ class ShardTask:
                     if isinstance(found, Problem):
                         problems.append(found)
                         continue
-                    rows, own_problems = self._measure_run(*found, samples)
+                    rows, own_problems = self._measure_run(*found, samples, (shard.number << 32) + runs)
                     problems += own_problems
                     runs += 1
                     for name, own in rows.items():
@@ -125,17 +132,17 @@ class ShardTask:
             folder.write(f"{name}/{part}", tables[name].buffer.getvalue())
         return ShardResult(shard.number, runs, len(problems), time.process_time() - before)
 
-    def _measure_run(self, run: Trajectory, facts: RunFacts, samples: Samples) -> tuple[Rows, Sequence[Problem]]:
+    def _measure_run(
+        self, run: Trajectory, facts: RunFacts, samples: Samples, place: int
+    ) -> tuple[Rows, Sequence[Problem]]:
         try:
-            return self.work.measure_run(run, facts, samples)
+            return self.work.measure_run(run, facts, samples, place)
         except (MemoryError, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - a bug costs one run of a million, not the study
             innermost = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{Path(innermost.filename).name}:{innermost.lineno}"
-            reason = (
-                f"{run.id}: a bug in Elision ({type(error).__name__}: {error}; {place}); left out; please report it"
-            )
+            line = f"{Path(innermost.filename).name}:{innermost.lineno}"
+            reason = f"{run.id}: a bug in Elision ({type(error).__name__}: {error}; {line}); left out; please report it"
             return {}, [Problem(file=run.file, line=None, reason=reason, kind="bug")]
 
 

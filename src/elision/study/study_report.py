@@ -45,7 +45,7 @@ from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition
 from elision.strategies.spec import parse_strategy
 from elision.study.manifest import Shard, decode_manifest
-from elision.study.row_schema import CALLS, COLUMNS, PROBLEMS, ROWS, SAME, SENT, decode_row, is_choice
+from elision.study.row_schema import AUDIT_ROWS, CALLS, COLUMNS, PROBLEMS, ROWS, SAME, SENT, decode_row, is_choice
 from elision.study.shard_work import FAILED, PROBLEMS_FOLDER, ROWS_FOLDER
 from elision.study.study_folder import MANIFEST_FILE, StudyFolder, StudyPlan, digest_bytes
 from elision.trajectory.trajectory import Problem
@@ -106,7 +106,11 @@ class StudyTables:
         names = [shard.name_part(plan.digest) for shard in self.shards]
         self.parts = [name for name in names if name in done]
         failed = sorted(folder.list_names(PROBLEMS_FOLDER).intersection(names))
-        self._create_view("rows", [f"{ROWS_FOLDER}/{part}" for part in self.parts], ROWS)
+        self._create_view(
+            "rows",
+            [f"{ROWS_FOLDER}/{part}" for part in self.parts],
+            AUDIT_ROWS if plan.options["kind"] == "audit" else ROWS,
+        )
         if plan.options.get("calls"):
             self._create_view("calls", [f"calls/{part}" for part in self.parts], CALLS)
         self._create_view(PROBLEMS_FOLDER, [f"{PROBLEMS_FOLDER}/{part}" for part in failed], PROBLEMS)
@@ -178,15 +182,18 @@ def quote_text(text: str) -> str:
 
 
 @contextmanager
-def open_study(url: str) -> Iterator[StudyTables]:
-    """Give the tables of the study at `url`. Raises FormatError where none is."""
+def open_study(url: str, kind: str = "") -> Iterator[StudyTables]:
+    """Give the tables of the study at `url`. kind: which it must be. Raises FormatError where none is."""
     with StudyTables(StudyFolder(url.rstrip("/"))) as tables:
+        found = tables.plan.options["kind"]
+        if kind and found != kind:
+            raise FormatError(f"{url}: is a study of `elision {found}`, not of `elision {kind}`; give another folder")
         yield tables
 
 
 def summarize_study(url: str, settings: StudySettings) -> None:
     """Write the summary of the finished study at `url`, once. Raises OutputError where it cannot be written."""
-    with open_study(url) as tables:
+    with open_study(url, "replay") as tables:
         if not tables.load_summary():
             build_study(tables, settings)
             tables.store_summary()

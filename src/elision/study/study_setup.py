@@ -36,7 +36,9 @@ def prepare_study(
 ) -> tuple[StudyPlan, list[Shard]]:
     """Return the study's settings and shards; of a study that is there already, as it has them.
 
-    options: what else its rows depend on, as JSON. Raises SpecError for a study with other settings, FormatError for
+    options: what else its rows depend on, as JSON; its `kind` is "replay" or "audit".
+
+    Raises SpecError for a study with other settings, FormatError for
     paths without recordings, and OutputError for a folder that cannot be written.
     """
     listed = tuple(_make_absolute(path) for path in paths)
@@ -64,7 +66,8 @@ def prepare_study(
     progress("listing")
     shards = cut_shards(list_units(listed))
     folder.write(MANIFEST_FILE, encode_manifest(shards))
-    units = [unit for shard in shards for unit in shard.units]
+    # Of a call's bill, nothing depends on other runs.
+    units = [unit for shard in shards for unit in shard.units] if options["kind"] == "replay" else []
     sample = take_sample(units, settings, lambda read: progress(f"reading the sample: {read} files"))
     folder.write(SAMPLE_FILE, sample)
     plan = _replace_sample(plan, digest_bytes(sample))
@@ -102,6 +105,7 @@ def digest_prices(prices: Prices | None) -> str:
 def describe_settings(settings: StudySettings, given: Mapping[str, str | None], *, calls: bool) -> dict[str, Any]:
     """Return the options of a replay as a plan keeps them. given: the texts of its price options."""
     return {
+        "kind": "replay",
         "strategies": [[each.label, describe_strategy(each.strategy)] for each in settings.candidates],
         "tokens": settings.tokens,
         "dialect": settings.dialect,

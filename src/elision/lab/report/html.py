@@ -38,7 +38,7 @@ from elision.lab.report.page_shell import (
 )
 from elision.lab.report.palette import PAGE, Look, assign_looks
 from elision.lab.report.provenance import Provenance
-from elision.lab.results import Row, Study
+from elision.lab.results import Row, Study, SummaryTable
 
 #: What a page holds at most, so that it stays under 2.5 MB and quick: bytes of the runs' table, and points of lines.
 ROW_BYTES = 700_000
@@ -96,7 +96,7 @@ def _build_sections(study: Study) -> list[str]:
         _show_growth(study),
         _show_totals(study),
         _show_runs(study),
-        *_show_summary_tables(study),
+        *show_summary_tables(study.sums.tables if study.sums else ()),
         _show_controls(study),
         list_problems(study.problems),
         _show_glossary(study),
@@ -274,10 +274,10 @@ def _show_runs(study: Study) -> str:
     )
 
 
-def _show_summary_tables(study: Study) -> list[str]:
+def show_summary_tables(tables: Sequence[SummaryTable]) -> list[str]:
     """Show what a study of many runs says in groups."""
     sections = []
-    for found in study.sums.tables if study.sums else ():
+    for found in tables:
         rows = [build_row(row) for row in found.rows]
         if found.links:
             rows = [_build_linked_row(row, link) for row, link in zip(found.rows, found.links, strict=True)]

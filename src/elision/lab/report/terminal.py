@@ -26,7 +26,7 @@ from elision.lab.report.columns import (
 from elision.lab.report.fitting import GAP, choose_columns, open_table, print_paragraph, print_text
 from elision.lab.report.fitting import measure_column as width_of
 from elision.lab.report.names import group_rows, list_shortened, name_runs
-from elision.lab.results import Control, Row, Study
+from elision.lab.results import Control, Row, Study, SummaryTable
 from elision.trajectory.trajectory import Problem
 
 #: Columns of a terminal for which a table is made by default.
@@ -79,7 +79,7 @@ def print_study(study: Study, console: Console) -> None:
         print_paragraph(console, f"{name}: {label}", style="dim")
     _print_growth(study, console)
     _print_runs(study, console)
-    _print_summary_tables(study, console)
+    print_summary_tables(study.sums.tables if study.sums else (), console)
     _print_controls(study, console)
     print_problems(study.problems, console)
     _print_glossary(study, console)
@@ -189,9 +189,9 @@ def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[Column]:
     return [*columns, *kept[2:]]
 
 
-def _print_summary_tables(study: Study, console: Console) -> None:
+def print_summary_tables(tables: Sequence[SummaryTable], console: Console) -> None:
     """Print what a study of many runs says in groups; of the worst runs the table above has the first."""
-    for found in study.sums.tables if study.sums else ():
+    for found in tables:
         if found.links:
             continue
         columns = list(zip(found.headings, *found.rows, strict=True))

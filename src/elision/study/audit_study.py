@@ -1,0 +1,181 @@
+"""An audit of any number of logs: a row for each call, and a signature by which DuckDB leaves copies out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+
+from elision.audit.audit_report import LISTED_FINDINGS, AuditReport
+from elision.audit.cause_table import Cause, CauseTotal
+from elision.audit.run_partition import AuditedRun, AuditFinding, PriceFinder, find_list_prices, partition_calls
+from elision.lab.ratios import divide_or_none
+from elision.lab.report import figures
+from elision.lab.report.names import neutralize_text
+from elision.lab.results import SummaryTable
+from elision.study.manifest import RunFacts, clean_text
+from elision.study.row_schema import AUDIT_ROWS
+from elision.study.run_sample import Samples, hash_item
+from elision.study.shard_work import ROWS_FOLDER, Rows
+from elision.study.study_report import LISTED_GROUPS, StudyTables, list_problems
+from elision.trajectory.prices import Prices
+from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.trajectory import Problem, Trajectory
+
+#: Column -> what a table of the report is by.
+_GROUPS: Final = (("reader", "agent"), ("tag", "tag"), ("day", "day"), ("model", "model"))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWork:
+    """Every call by cause. tokens: name of the counter. prices: of every run; each call at its model's if None."""
+
+    tokens: str
+    prices: Prices | None = None
+
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        return {ROWS_FOLDER: AUDIT_ROWS}
+
+    def measure_run(
+        self, run: Trajectory, facts: RunFacts, samples: Samples, place: int
+    ) -> tuple[Rows, Sequence[Problem]]:
+        """Return a row for each call of `run`; one with call 0 where it records no usage."""
+        price: PriceFinder = find_list_prices if self.prices is None else lambda model, day: self.prices
+        shared = {
+            "place": place,
+            "file": clean_text(run.file),
+            "trajectory": clean_text(run.id),
+            "reader": run.format,
+            "run_model": clean_text(run.model),
+            "tag": clean_text(facts.tag),
+        }
+        found = partition_calls(run, _load_sizer(self.tokens), price=price)
+        if found is None:
+            return {ROWS_FOLDER: [shared | {"call": 0, "model": "", "day": facts.day, "is_priced": False}]}, ()
+        rows = [
+            shared
+            | {
+                "call": number,
+                "signature": None if call.signature is None else hash_item(repr(call.signature)),
+                "model": clean_text(call.model),
+                "day": call.day or facts.day,
+                "is_priced": call.is_priced,
+                "tokens": call.tokens,
+                "usd": call.usd,
+                "stated_usd": call.stated_usd,
+                "avoidable_usd": sum(total.avoidable_usd for total in call.causes.values()),
+                "causes": [
+                    {"cause": cause, "tokens": total.tokens, "usd": total.usd, "avoidable_usd": total.avoidable_usd}
+                    for cause, total in call.causes.items()
+                ],
+                "findings": [
+                    {name: getattr(finding, name) for name in _FINDING} | {"place": clean_text(finding.place)}
+                    for finding in call.findings
+                ],
+            }
+            for number, call in enumerate(found[1], start=1)
+        ]
+        return {ROWS_FOLDER: rows}, ()
+
+
+_FINDING: Final = ("call", "cause", "tokens", "first_token", "usd", "seconds", "is_inferred")
+
+
+@lru_cache(maxsize=1)
+def _load_sizer(tokens: str) -> Sizer:
+    return Sizer(make_counter(tokens))
+
+
+def build_audit(tables: StudyTables) -> AuditReport:
+    """Return the audit of a study: totals by format and model, with no run listed by itself.
+
+    A call that several runs have counts in the one that is read first, as in an audit in memory.
+    """
+    tables.ask(
+        "create table copies as select signature, min(place) as first from rows where signature is not null"
+        " group by 1 having min(place) <> max(place)"
+    )
+    tables.ask(
+        "create view audited as select rows.*, coalesce(place <> first, false) as is_copy,"
+        " is_priced and not is_copy as is_billed from rows left join copies using (signature)"
+    )
+    causes: dict[tuple[str, str], dict[Cause, CauseTotal]] = defaultdict(dict)
+    for row in tables.ask(
+        "select reader, run_model, each.cause as cause, sum(each.tokens) as tokens, sum(each.usd) as usd,"
+        " sum(each.avoidable_usd) as avoidable_usd, count(*) as calls"
+        " from (select reader, run_model, unnest(causes) as each from audited where is_billed) group by 1, 2, 3"
+    ):
+        key, cause = (row.pop("reader"), row.pop("run_model")), row.pop("cause")
+        causes[key][cause] = CauseTotal(**row)
+    findings: dict[tuple[str, str], list[AuditFinding]] = defaultdict(list)
+    for row in tables.ask(
+        "select reader, run_model, file, trajectory, unnest(findings, recursive := true) from audited where is_billed"
+        f" order by usd desc, file, trajectory, call limit {LISTED_FINDINGS}"
+    ):
+        findings[row.pop("reader"), row.pop("run_model")].append(AuditFinding(**row))
+    totals = tables.ask(
+        "select reader, run_model as model, count(distinct place) filter (is_billed) as runs,"
+        " count_if(is_billed) as calls, coalesce(sum(usd) filter (is_billed), 0) as usd,"
+        " coalesce(sum(stated_usd) filter (is_billed), 0) as stated_usd,"
+        " coalesce(sum(usd) filter (is_billed and stated_usd is not null), 0) as stated_list_usd,"
+        " count_if(is_billed and stated_usd is not null) as stated_calls,"
+        " count_if(not is_copy and not is_priced) as unpriced_calls,"
+        " coalesce(sum(tokens) filter (not is_copy and not is_priced), 0) as unpriced_tokens,"
+        " count_if(is_copy) as copied_calls from audited where call > 0 group by 1, 2 order by 1, 2"
+    )
+    (found,) = tables.ask("select count_if(call = 0) as silent from rows")
+    return AuditReport(
+        runs=tuple(
+            AuditedRun(
+                file="",
+                trajectory="",
+                prices=None,
+                causes=causes[row["reader"], row["model"]],
+                findings=tuple(findings[row["reader"], row["model"]]),
+                **row,
+            )
+            for row in totals
+        ),
+        silent=found["silent"],
+        problems=list_problems(tables),
+        finished=len(tables.parts) == len(tables.shards),
+        counter=tables.plan.options["tokens"],
+        tables=tuple(_tabulate_groups(tables)),
+    )
+
+
+def _tabulate_groups(tables: StudyTables) -> Iterator[SummaryTable]:
+    """Yield the bill by agent, tag, day and model, where there is more than one of these."""
+    for column, title in _GROUPS:
+        found = tables.ask(
+            f"select {column} as name, count(distinct place) as runs, count(*) as calls, sum(usd) as usd,"
+            " sum(stated_usd) as stated, sum(avoidable_usd) as avoidable from audited where is_billed"
+            " group by 1 order by usd desc, 1"
+        )
+        if len(found) < 2:
+            continue
+        shown = found[:LISTED_GROUPS]
+        if column == "day":
+            shown.sort(key=lambda row: row["name"])
+        rest = f" The {figures.format_count(len(shown))} that cost most, of {figures.format_count(len(found))}."
+        yield SummaryTable(
+            title=f"By {title}",
+            text=f"Calls by {title}, each counted once." + (rest if len(found) > len(shown) else ""),
+            headings=(title, "runs", "calls", "causes", "recorded", "avoidable"),
+            rows=tuple(
+                (
+                    neutralize_text(row["name"] or figures.NOTHING),
+                    figures.format_count(row["runs"]),
+                    figures.format_count(row["calls"]),
+                    figures.format_usd(row["usd"]),
+                    figures.NOTHING if row["stated"] is None else figures.format_usd(row["stated"]),
+                    figures.format_share(divide_or_none(row["avoidable"], row["usd"])),
+                )
+                for row in shown
+            ),
+        )
