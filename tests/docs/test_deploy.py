@@ -187,8 +187,8 @@ def test_the_retention_is_a_command(cluster: dict[str, dict[str, Any]]) -> None:
     program, *arguments = container["command"]
     assert program == "elision"
     group: Any = app
-    store_group = group.commands[arguments[0]]
-    context = store_group.commands[arguments[1]].make_context(arguments[1], arguments[2:])
+    sessions = group.commands[arguments[0]]
+    context = sessions.commands[arguments[1]].make_context(arguments[1], arguments[2:])
     assert context.params["ttl"] == ["*/ci-*=7d"]
     assert context.params["older_than"] == "90d"
 

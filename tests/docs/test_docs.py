@@ -128,10 +128,10 @@ def test_the_published_options_are_those_of_the_defaults() -> None:
 def test_a_wrong_output_is_seen(tmp_path: Path) -> None:
     """A claimed line that is not printed, or one in the wrong place, fails."""
     at = folder(tmp_path)
-    _says("elision prices fable", ("fable",), at)
+    _says("elision doctor --prices fable", ("fable",), at)
     for wrong in (("fabel",), ("cache", "…", "fable"), ("elision: fable",)):
         with pytest.raises(AssertionError):
-            _says("elision prices fable", wrong, at)
+            _says("elision doctor --prices fable", wrong, at)
 
 
 def test_a_diff_must_fit() -> None:

@@ -115,7 +115,7 @@ def test_commands() -> None:
     assert set(group.commands) <= typed
     assert all(f"`elision {name}`" in prose(README) for name in group.commands)
     flags = {name for item in group.commands["replay"].params for name in item.opts if name.startswith("-")}
-    assert flags - {"--help"} <= quoted("start/replay.md")
+    assert flags - {"--help", "--help-all"} <= quoted("start/replay.md")
 
 
 def test_json_keys() -> None:
@@ -186,7 +186,7 @@ def test_paths_exist(page: Path) -> None:
 
 
 def test_the_tree() -> None:
-    """The tree of the architecture has one line for every folder with modules or data down to the second level, and no other."""
+    """The architecture's tree has a line for every folder with modules or data to the second level, and no other."""
     (tree,) = [
         block.text for block in blocks(DOC / "internals/architecture.md") if block.text.startswith("src/elision/\n")
     ]
