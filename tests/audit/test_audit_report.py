@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_every_key_is_documented() -> None:
-    """Each key of `elision.audit/1` is in the reference, and each cause in the guide."""
+    """Each key is in the reference, and each cause in the guide."""
     found = report().to_json()
     text = (DOCS / "reference/json.md").read_text(encoding="utf-8").partition("## Audit")[2].partition("\n## ")[0]
     keys = {*found, *found["recorded"], *found["findings"][0], *found["saving"], *found["runs"][0]}

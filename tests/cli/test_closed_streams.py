@@ -23,7 +23,8 @@ def run_closed(closed: str, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize(
-    "arguments", [["doctor", "--prices"], ["doctor", "--settings"], ["--help"], ["--version"], ["mcp", "--help"]]
+    "arguments",
+    [["doctor", "--prices", "-q"], ["doctor", "--settings", "-q"], ["--help"], ["--version"], ["mcp", "--help"]],
 )
 def test_a_closed_output_is_no_failure(arguments: list[str]) -> None:
     """There is nobody to read it: the command ends as if its output went to the null device."""

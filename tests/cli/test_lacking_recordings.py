@@ -130,7 +130,7 @@ def test_outcomes_say_what_is_lacking(tmp_path: Path, case: str) -> None:
     report.write_text(json.dumps({"resolved_ids": ["run"], "unresolved_ids": []}))
     tasks = tmp_path / "tasks.json"
     tasks.write_text(json.dumps([{"instance_id": "run", "problem_statement": "x" * 40}]))
-    text = _say("outcomes", f"raw={run}", f"--outcomes={report}", f"--tasks={tasks}")
+    text = _say("lab", "outcomes", f"raw={run}", f"--outcomes={report}", f"--tasks={tasks}")
     assert row.replace("as recorded", "raw") in text
     assert "as recorded" in text
     assert ("No bill is known; as recorded raw costs least" in text) == ("no usage" in row)

@@ -106,9 +106,9 @@ def test_a_password_of_a_store_is_written_nowhere(tmp_path: Path, monkeypatch: p
     """Neither in the JSON's files, nor in the command line of the page, nor in an error."""
     played(tmp_path, "4f1c", 3)
     held = store_url(tmp_path)
-    monkeypatch.setattr("elision.cli.outcomes.open_existing", lambda _: open_existing(held))
+    monkeypatch.setattr("elision.stores.store_urls.open_existing", lambda _: open_existing(held))
     given = ("masking=postgresql://me:pw@host/agents", "--outcomes", write_report(tmp_path / "r.json", {"4f1c": True}))
-    monkeypatch.setattr(sys, "argv", ["elision", "outcomes", *map(str, given)])
+    monkeypatch.setattr(sys, "argv", ["elision", "lab", "outcomes", *map(str, given)])
     html_file = tmp_path / "o.html"
     text = printed(*given, "--html", html_file)
     written = [printed(*given, "--json"), html_file.read_text(encoding="utf-8")]

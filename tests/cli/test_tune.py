@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -50,14 +51,19 @@ def _tune(*arguments: object) -> str:
     return done.output
 
 
+def _tune_to_json(*arguments: object) -> Any:
+    done = CliRunner().invoke(app, ["tune", *map(str, arguments), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
 def test_writes_what_was_asked_for(runs: Path, tmp_path: Path) -> None:
     """A table, JSON, a page, a picture, and settings that `elision doctor --settings` reads."""
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
-    files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "png")}
+    files = {name: tmp_path / f"out.{name}" for name in ("html", "png")}
     options = [word for name, file in files.items() for word in (f"--{name}", file)]
-    text = _tune(runs, *SMALL, *options, "--out", tmp_path / "elision.toml")
-    assert "all 4 points replayed" in text
-    data = json.loads(files["json"].read_text("utf-8"))
+    assert "all 4 points replayed" in _tune(runs, *SMALL)
+    data = _tune_to_json(runs, *SMALL, *options, "--out", tmp_path / "elision.toml")
     assert data["schema"] == "elision/1"
     assert files["html"].read_text("utf-8").startswith("<!doctype html>")
     assert files["png"].read_bytes().startswith(b"\x89PNG")
@@ -76,25 +82,12 @@ def test_a_settings_file_is_not_overwritten(runs: Path, tmp_path: Path) -> None:
     assert "strategy = " in out.read_text()
 
 
-def test_the_recommended_figure_is_replays(runs: Path, tmp_path: Path) -> None:
+def test_the_recommended_figure_is_replays(runs: Path) -> None:
     """`elision replay -s TEXT` on the same runs prints the same cost."""
-    files = [tmp_path / "tune.json", tmp_path / "replay.json"]
-    _tune(runs, *SMALL, "--judge-share", "0", "--json", files[0])
-    tuned = json.loads(files[0].read_text("utf-8"))
+    tuned = _tune_to_json(runs, *SMALL, "--judge-share", "0")
     best = next(point for point in tuned["points"] if point["strategy"] == tuned["recommended"])
-    replay = [
-        "replay",
-        str(runs),
-        "-s",
-        tuned["recommended"],
-        "--no-hindsight",
-        "-j",
-        "1",
-        "--json",
-        str(files[1]),
-    ]
-    assert CliRunner().invoke(app, replay).exit_code == 0
-    totals = json.loads(files[1].read_text("utf-8"))["totals"]
+    replay = ["replay", str(runs), "-s", tuned["recommended"], "--no-hindsight", "-j", "1", "--json"]
+    totals = json.loads(CliRunner().invoke(app, replay).stdout)["totals"]
     total = next(row for row in totals if row["strategy"] == tuned["recommended"])
     assert best["fit"]["usd"] == total["usd"]
     assert best["fit"]["evidence_recall"] == total["evidence_recall"]
@@ -162,18 +155,13 @@ def test_ctrl_c_keeps_what_is_finished(runs: Path, tmp_path: Path) -> None:
     assert len(kept) > 1
     if process.returncode == 130:
         assert "the same command continues" in out
-    whole, continued = tmp_path / "whole.json", tmp_path / "continued.json"
-    _tune(runs, *options, "--study", study, "--json", continued)
-    _tune(runs, *options, "--json", whole)
-    assert json.loads(continued.read_text()) == json.loads(whole.read_text())
+    assert _tune_to_json(runs, *options, "--study", study) == _tune_to_json(runs, *options)
 
 
-def test_each_run_at_its_own_models_prices(runs: Path, tmp_path: Path) -> None:
+def test_each_run_at_its_own_models_prices(runs: Path) -> None:
     """As `elision replay` does without --model: the recorded model, and the newest flagship where it is not known."""
-    out = tmp_path / "tune.json"
-    done = CliRunner().invoke(app, ["tune", str(runs), *SMALL, "--json", str(out)])
-    priced = json.loads(out.read_text("utf-8"))["prices"]["name"]
-    assert priced == "claude-opus-5-5"
+    done = CliRunner().invoke(app, ["tune", str(runs), *SMALL, "--json"])
+    assert json.loads(done.stdout)["prices"]["name"] == "claude-opus-5-5"
     assert "priced here as claude-opus-5-5 (3 runs without a model's name as claude-opus-5-5, the newest flagship)" in (
         " ".join(done.stderr.split())
     )
@@ -182,9 +170,7 @@ def test_each_run_at_its_own_models_prices(runs: Path, tmp_path: Path) -> None:
 def test_a_study_is_tuned_on_a_sample(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of a study are those of its manifest; of many the seed decides which, and it is said."""
     prepare(runs, tmp_path / "study")
-    whole, ours = tmp_path / "whole.json", tmp_path / "ours.json"
-    assert "sample" not in _tune(tmp_path / "study", *SMALL, "--json", ours)
-    _tune(runs, *SMALL, "--json", whole)
-    assert json.loads(ours.read_text("utf-8")) == json.loads(whole.read_text("utf-8"))
+    assert "sample" not in _tune(tmp_path / "study", *SMALL)
+    assert _tune_to_json(tmp_path / "study", *SMALL) == _tune_to_json(runs, *SMALL)
     monkeypatch.setattr(run_sample, "TUNED_RUNS", 2)
     assert "Tuned on a stratified sample: 2 runs of 2 of 3 files" in _tune(tmp_path / "study", *SMALL)

@@ -245,15 +245,16 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         options = ["-s", "hybrid(window=5, summarize_at=30, tail=5, schedule=every-turn)", "-j", "2"]
         options += ["--summarizer", "openai:writer-1", "--summarizer-cache", str(tmp_path / "cache")]
         options += ["--summarizer-prices", "claude-haiku-4-5", "--tokens", "estimate", "--no-hindsight"]
-        first = CliRunner().invoke(app, ["replay", str(SWE_AGENT), str(MINI), *options, "--json", "a.json"])
+        first = CliRunner().invoke(app, ["replay", str(SWE_AGENT), str(MINI), *options, "--json"])
         assert first.exit_code == 0, first.output
         asked = len(server.requests)
         assert asked > 1
         assert server.requests[0][1]["authorization"] == "Bearer sk-hunter22hunter22hunter22"
         assert server.bodies[0]["messages"][-1]["content"].startswith("OWN ")
-        second = CliRunner().invoke(app, ["replay", str(SWE_AGENT), str(MINI), *options, "--json", "b.json"])
+        second = CliRunner().invoke(app, ["replay", str(SWE_AGENT), str(MINI), *options])
         assert len(server.requests) == asked
-    one, two = (json.loads((tmp_path / name).read_text("utf-8")) for name in ("a.json", "b.json"))
+        third = CliRunner().invoke(app, ["replay", str(SWE_AGENT), str(MINI), *options, "--json"])
+    one, two = json.loads(first.stdout), json.loads(third.stdout)
     assert (one["summarizer"]["asked"], two["summarizer"]["asked"], two["summarizer"]["cached"]) == (asked, 0, asked)
     assert one["totals"] == two["totals"]
     flat = " ".join(second.output.split())

@@ -72,7 +72,8 @@ COMMANDS: Final[Mapping[str, Entry]] = {
 SUBCOMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "sessions": {
         "show": Entry(
-            "show:show", "Show what was hidden in a session, when and why, and what it saved; with --call, one request."
+            "show:show",
+            "Show what was hidden in a session, when and why, and what it saved. One request alone with --call.",
         ),
         "recall": Entry(
             "recall:recall",

@@ -220,7 +220,7 @@ class OutcomeStudy:
         return all(each == sets[0] for each in sets)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON (elision.outcomes/1)."""
+        """Return everything as JSON."""
         return {
             "strategies": [_encode_strategy(row) for row in self.strategies],
             "shared": {

@@ -1,4 +1,4 @@
-"""What a study found: values that every report is made from, and their JSON shape `elision.replay/1`."""
+"""What a study found: values that every report is made from, and their JSON shape."""
 
 from __future__ import annotations
 

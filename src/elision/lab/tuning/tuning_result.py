@@ -1,4 +1,4 @@
-"""What a tuning found: values that its reports are made from, and their JSON shape `elision.tune/1`."""
+"""What a tuning found: values that its reports are made from, and their JSON shape."""
 
 from __future__ import annotations
 
