@@ -79,9 +79,9 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
         asked.append(url)
         return states[len(asked) - 1]
 
-    monkeypatch.setattr(gateway_demo, "_asked", answers)
+    monkeypatch.setattr(gateway_demo, "_fetch_json", answers)
     monkeypatch.setattr(gateway_demo, "PACE", 0)
-    stop = gateway_demo.Stop()
+    stop = gateway_demo.DemoStop()
     assert gateway_demo.session(stop, "http://gateway", "s", 82) == states[0]
     asked.clear()
     assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[2]
@@ -113,7 +113,7 @@ def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
 
 def test_a_second_interrupt_ends_a_step_that_hangs() -> None:
     """The first is only noted and looked for between the steps; the second one interrupts."""
-    stop = gateway_demo.Stop()
+    stop = gateway_demo.DemoStop()
     stop.check()
     stop.ask(signal.SIGINT, None)
     with pytest.raises(gateway_demo.Stopped):

@@ -117,7 +117,7 @@ def test_mini_swe_agent(litellm: LiteLLM, strategy: str) -> None:
 
 def test_from_runs_to_a_table(litellm: LiteLLM, tmp_path: Path) -> None:
     """What the page tells a reader to do: two gateways, the scaffold's trajectories, the harness's reports, a table."""
-    arguments = ["outcomes", "--tasks", str(tmp_path / "runs"), "--json", str(tmp_path / "o.json")]
+    arguments = ["lab", "outcomes", "--tasks", str(tmp_path / "runs"), "--json"]
     for strategy, solved in (("raw", True), ("masking", False)):
         store = f"sqlite:////{str(tmp_path / strategy).lstrip('/')}.db"
         work(litellm, strategy, store, str(tmp_path / "runs" / strategy / INSTANCE / f"{INSTANCE}.traj.json"))
@@ -125,7 +125,7 @@ def test_from_runs_to_a_table(litellm: LiteLLM, tmp_path: Path) -> None:
         arguments += [f"{strategy}={store}", "--outcomes", f"{strategy}={report}"]
     done = CliRunner().invoke(app, [*arguments, "--model", "gpt-5"])
     assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "o.json").read_text(encoding="utf-8"))
+    found = json.loads(done.stdout)
     raw, masking = found["strategies"]
     assert (raw["solved"], masking["solved"]) == (1, 0)
     assert [row["mean_turns"] for row in (raw, masking)] == [CALLS["raw"], CALLS["masking"]]

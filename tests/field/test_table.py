@@ -42,7 +42,7 @@ its table (P), and the 25 complaints, most painful first (C).
 | C22 | stores that grow without bound | field/test_complaints.py::test_22_what_repeats_is_stored_once, stores/test_contract_space.py |
 | C23 | images | field/test_complaints.py::test_23_images_count_and_are_kept |
 | C24 | the summarizer's own cost | field/test_complaints.py::test_24_the_summarizer_s_own_cost_is_debited |
-| C25 | no off switch that is really off, no preview | field/test_complaints.py::test_25_off_is_off, field/test_gateways.py::test_off_is_really_off, field/test_gateways.py::test_a_preview_changes_nothing, cli/test_view.py, cli/test_rules.py |
+| C25 | no off switch that is really off, no preview | field/test_complaints.py::test_25_off_is_off, field/test_gateways.py::test_off_is_really_off, field/test_gateways.py::test_a_preview_changes_nothing, cli/test_view.py, cli/test_rule_matches.py |
 """  # noqa: E501 - a table has its rows on a line each
 
 from __future__ import annotations

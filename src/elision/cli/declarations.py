@@ -48,7 +48,7 @@ class Argument:
     metavar: str | None = None
 
 
-class Command(click.Command):
+class CommandWithHelp(click.Command):
     """A command whose `--help` shows its common options, and whose `--help-all` shows every one."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
@@ -61,9 +61,9 @@ class Command(click.Command):
         name_rare_options(self, ctx, formatter)
 
 
-def build_command(name: str, function: Callable[..., Any], **settings: Any) -> Command:
+def build_command(name: str, function: Callable[..., Any], **settings: Any) -> CommandWithHelp:
     """Return the command `name` that runs `function`; its help is the docstring. settings: of click's context."""
-    return Command(
+    return CommandWithHelp(
         name,
         params=build_parameters(function),
         callback=function,

@@ -63,7 +63,7 @@ def run_gateway_demo(runs: Path, folder: Path | None, *, stays: bool | None, as_
     """
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "aiohttp")):
         raise MissingExtra("elision demo --gateway", "gateway")
-    stop = Stop()
+    stop = DemoStop()
     # The servers have sessions of their own: a signal ends this program alone, which then ends them.
     before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     place = folder or Path(tempfile.mkdtemp(prefix="elision-demo-"))
@@ -93,7 +93,7 @@ class Stopped(Exception):  # noqa: N818 - it is no error
     """This program was asked to end."""
 
 
-class Stop:
+class DemoStop:
     """Whether this program was asked to end, by Ctrl-C or SIGTERM.
 
     Python's own handler raises KeyboardInterrupt wherever the program happens to be, also inside libraries, some of
@@ -123,7 +123,7 @@ class Stop:
 
 
 def demonstrate(
-    console: Console, gateway: str, store: Path, file: Path, stop: Stop, *, stays: bool | None, as_json: bool
+    console: Console, gateway: str, store: Path, file: Path, stop: DemoStop, *, stays: bool | None, as_json: bool
 ) -> None:
     """One run through the gateway, described as it goes."""
     watched = console.is_terminal
@@ -134,7 +134,7 @@ def demonstrate(
     console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
     with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else _nothing() as live:
         for call in work(run, gateway, stop):
-            for line in progress.heard(call):
+            for line in progress.describe_progress(call):
                 console.print(line)
             if live is not None:
                 live.update(progress.line())
@@ -143,7 +143,7 @@ def demonstrate(
                 shown += 1
                 console.print(progress.line())
     stays = watched if stays is None else stays
-    ended(console, progress, gateway, store, stays=stays)
+    print_end(console, progress, gateway, store, stays=stays)
     if as_json:
         session = {"session": progress.newest["name"], "store": f"sqlite:///{store}", "dashboard": f"{gateway}/"}
         print_json("demo --gateway", session | progress.newest["figures"])
@@ -152,7 +152,7 @@ def demonstrate(
         stop.wait()
 
 
-def work(run: Trajectory, gateway: str, stop: Stop) -> Iterator[Json]:
+def work(run: Trajectory, gateway: str, stop: DemoStop) -> Iterator[Json]:
     """Every call of the run; behind each what the gateway's own API says of the session."""
     agent, seen, calls = Follower(run, "openai"), 0, 0
     while not agent.done:
@@ -172,7 +172,7 @@ def work(run: Trajectory, gateway: str, stop: Stop) -> Iterator[Json]:
         yield told
 
 
-def session(stop: Stop, gateway: str, name: str, after: int, of: int = 0) -> Json:
+def session(stop: DemoStop, gateway: str, name: str, after: int, of: int = 0) -> Json:
     """What the dashboard knows of a session, and its calls behind the first `after`. of: how many calls it must know,
     and the usage of the newest; it is asked again until it does, or patience ends."""
     until = time.monotonic() + PATIENCE
@@ -180,7 +180,7 @@ def session(stop: Stop, gateway: str, name: str, after: int, of: int = 0) -> Jso
         stop.check()
         late = time.monotonic() > until
         try:
-            told = _asked(f"{gateway}/elision/api/sessions/{_named(name)}?after={after}")
+            told = _fetch_json(f"{gateway}/elision/api/sessions/{_quote_name(name)}?after={after}")
             if late or (told["figures"]["calls"] >= of and (not of or told["made"][-1]["usage"])):
                 return told
         except urllib.error.HTTPError as error:
@@ -192,14 +192,14 @@ def session(stop: Stop, gateway: str, name: str, after: int, of: int = 0) -> Jso
 
 def read_again(gateway: str, name: str, handle: str) -> Json:
     """What stands in the store under a handle."""
-    return _asked(f"{gateway}/elision/api/sessions/{_named(name)}/observations/{handle}")
+    return _fetch_json(f"{gateway}/elision/api/sessions/{_quote_name(name)}/observations/{handle}")
 
 
-def _named(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "k" + urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
-def _asked(url: str) -> Json:
+def _fetch_json(url: str) -> Json:
     with urllib.request.urlopen(url) as answer:
         found: Json = json.load(answer)
     return found
@@ -219,7 +219,7 @@ class Progress:
     hidden: list[Json] = field(default_factory=list)
     offered: int = 0
 
-    def heard(self, told: Json) -> Iterator[Text]:
+    def describe_progress(self, told: Json) -> Iterator[Text]:
         """Take it; a line for each call that hid something."""
         self.newest = told
         for made in told["made"]:
@@ -241,11 +241,11 @@ class Progress:
             (f"call {so_far['calls']:3} of {self.calls}  ", "dim"),
             f"{newest['after']:>7,} tokens sent of {newest['raw']:,}",
             ("  saved by hiding so far ", "dim"),
-            (saved(so_far), "bold green"),
+            (describe_saving(so_far), "bold green"),
         )
 
 
-def saved(figures: Json) -> str:
+def describe_saving(figures: Json) -> str:
     """What hiding saved, in dollars and as a share of the bill of sending everything with the same cache."""
     usd, everything = round(figures["hiding_usd"], 3), figures["raw_usd"] - figures["caching_usd"]
     share = usd / everything if everything else 0.0
@@ -258,11 +258,14 @@ def caching(figures: Json) -> str:
     return f"; cache breakpoints, which the client does not set, saved ${usd:.3f} more" if usd > 0.0005 else ""
 
 
-def ended(console: Console, progress: Progress, gateway: str, store: Path, *, stays: bool) -> None:
+def print_end(console: Console, progress: Progress, gateway: str, store: Path, *, stays: bool) -> None:
     """What came of it, one hidden result read again, and where to look. stays: whether the gateway goes on serving."""
     found, name = progress.newest["figures"], progress.newest["name"]
     rows = [
-        ("Saved", f"{saved(found)} by hiding, of ${found['raw_usd'] - found['caching_usd']:.3f}{caching(found)}"),
+        (
+            "Saved",
+            f"{describe_saving(found)} by hiding, of ${found['raw_usd'] - found['caching_usd']:.3f}{caching(found)}",
+        ),
         ("Tokens", f"{found['sent_tokens']:,} sent of {found['raw_tokens']:,}"),
         ("Cache", f"{found['hit']:.0%} of those sent were read from it, as the provider reported"),
         *_again(progress, gateway),
@@ -310,7 +313,7 @@ def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def server(stop: Stop, *command: str) -> Iterator[str]:
+def server(stop: DemoStop, *command: str) -> Iterator[str]:
     """A `elision` command that serves; its address. It ends with this program, however that ends."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
@@ -321,7 +324,7 @@ def server(stop: Stop, *command: str) -> Iterator[str]:
             start_new_session=True,
         )
         try:
-            yield _address(process, stop) or _failed(errors, command[0])
+            yield _address(process, stop) or _raise_failure(errors, command[0])
         finally:
             process.terminate()
             process.wait()
@@ -329,7 +332,7 @@ def server(stop: Stop, *command: str) -> Iterator[str]:
             process.stdout.close()
 
 
-def _address(process: subprocess.Popen[bytes], stop: Stop) -> str:
+def _address(process: subprocess.Popen[bytes], stop: DemoStop) -> str:
     """What it says first: "OpenAI clients:    http://127.0.0.1:PORT/v1"; "" where it ends instead."""
     assert process.stdout is not None
     said, deadline = b"", time.monotonic() + PATIENCE
@@ -343,7 +346,7 @@ def _address(process: subprocess.Popen[bytes], stop: Stop) -> str:
     return said.partition(b"\n")[0].decode().split()[-1].removesuffix("/v1") if b"\n" in said else ""
 
 
-def _failed(errors: Any, command: str) -> str:
+def _raise_failure(errors: Any, command: str) -> str:
     errors.seek(0)
     raise ElisionError(f"elision {command} does not come up: {errors.read().decode(errors='replace').strip()[-2_000:]}")
 

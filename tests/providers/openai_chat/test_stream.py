@@ -44,8 +44,8 @@ def test_a_name_in_pieces_is_held_until_it_is_known() -> None:
     assert relay.feed(ours.removesuffix(b"data: [DONE]\n\n")) == b""
     other = ResponseMerger("openai", stream=True)
     other.begin_round()
-    first = render_stream("openai", [chunk(called("la", id="c", type="function"))]).removesuffix(b"data: [DONE]\n\n")
-    second = render_stream("openai", [chunk(called("sso", "{}"))])
+    first = render_stream("openai", [chunk(called("el", id="c", type="function"))]).removesuffix(b"data: [DONE]\n\n")
+    second = render_stream("openai", [chunk(called("bow", "{}"))])
     assert other.feed(first) == b""
     assert other.feed(second) == first + second
 

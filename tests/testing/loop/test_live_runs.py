@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from anthropic.types import Message
-from benchmarks.__main__ import main
 from openai.types.chat import ChatCompletion
 
 from elision.agent.model import ModelAnswer, Prompt, Shape
-from elision.errors import SettingError
+from elision.cli.app import app
+from elision.errors import ElisionError, SettingError
 from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.live_runs import RunFile
 from elision.testing.loop.scripted_agent import ScriptedAgent
@@ -116,8 +116,23 @@ def server() -> Iterator[Server]:
 def make_arguments(server: Server, rows: Path, *more: str, shape: str = "openai", budget: float = 100) -> list[str]:
     url = f"http://127.0.0.1:{server.server_port}" + ("/v1" if shape == "openai" else "")
     own = ["--model", f"{shape}:m", "--base-url", url, "--key-variable", "A_TEST_KEY", "--rows", str(rows)]
-    task = ["--families", "database", "--seeds", "2", "--calls", "20", "--prices", "uncached", "--budget", str(budget)]
-    return ["closed-loop", *own, *task, "--variants", "masking(window=3)", *more]
+    task = [
+        "--family",
+        "database",
+        "--seeds",
+        "2",
+        "--calls",
+        "20",
+        "--prices",
+        "uncached",
+        "--max-cost-usd",
+        str(budget),
+    ]
+    return [*own, *task, "-s", "masking(window=3)", *more]
+
+
+def main(arguments: list[str]) -> None:
+    app(["lab", "closed-loop", *arguments], standalone_mode=False)
 
 
 @pytest.fixture(autouse=True)
@@ -195,12 +210,11 @@ def test_files_of_other_runs(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--model", "m"], "write openai:NAME"),
-        (["--model", "openai:m"], "give --budget USD"),
-        (["--model", "openai:m", "--budget", "1"], "--rows FILE"),
+        (["--model", "openai:m"], "give --max-cost-usd"),
+        (["--model", "openai:m", "--max-cost-usd", "1"], "--rows FILE"),
     ],
 )
-def test_a_model_needs_terms(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_a_model_needs_terms(arguments: list[str], message: str) -> None:
     """A shape, a budget and a file."""
-    with pytest.raises(SystemExit):
-        main(["closed-loop", *arguments])
-    assert message in capsys.readouterr().err
+    with pytest.raises(ElisionError, match=message):
+        main(arguments)
