@@ -34,7 +34,7 @@ HEAVY = (
     "urllib3",
     "uvicorn",
     "vl_convert",
-    "zstandard",
+    "elision.zstd",
     "elision.agent",
     "elision.config",
     "elision.providers",
