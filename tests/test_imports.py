@@ -75,7 +75,7 @@ EXTRAS = (
     "rich",
     "numpy",
     "genai_prices",
-    "vl_convert",
+    "resvg_py",
     "prometheus_client",
     "opentelemetry",
     "urllib3",
@@ -264,8 +264,8 @@ def test_the_gateway_brings_the_command_line() -> None:
     """`elision serve` and `elision playback` are commands: their extra is enough to call them."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = brought("gateway", project["optional-dependencies"])
-    assert {"typer", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
-    assert "vl-convert-python" not in found
+    assert {"typer", "rich", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
+    assert not {"numpy", "resvg-py"} & found
 
 
 def test_public_names_are_sorted_and_all_there() -> None:

@@ -33,7 +33,7 @@ HEAVY = (
     "tiktoken",
     "urllib3",
     "uvicorn",
-    "vl_convert",
+    "resvg_py",
     "elision.zstd",
     "elision.agent",
     "elision.config",
@@ -51,7 +51,7 @@ HEAVY = (
     "elision.trajectory",
 )
 #: What serves and reads on behalf of other commands than those that only show a store.
-_SERVING = {"aiohttp", "starlette", "uvicorn", "httptools", "elision.gateway", "genai_prices", "tiktoken", "vl_convert"}
+_SERVING = {"aiohttp", "starlette", "uvicorn", "httptools", "elision.gateway", "genai_prices", "tiktoken", "resvg_py"}
 _LAB = {"numpy", "elision.lab.hindsight", "elision.lab.study"}
 _READING = {"elision.formats", "elision.lab.run_loading", "elision.lab.study"}
 _SESSION = {"elision.manager", "elision.engine", "elision.summarizers", "sqlite3"}

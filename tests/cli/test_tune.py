@@ -52,7 +52,7 @@ def _tune(*arguments: object) -> str:
 
 def test_writes_what_was_asked_for(runs: Path, tmp_path: Path) -> None:
     """A table, JSON, a page, a picture, and settings that `elision config` reads."""
-    pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
+    pytest.importorskip("resvg_py", reason="the extra `report` is not installed")
     files = {name: tmp_path / f"out.{name}" for name in ("json", "html", "png")}
     options = [word for name, file in files.items() for word in (f"--{name}", file)]
     text = _tune(runs, *SMALL, *options, "--out", tmp_path / "elision.toml")

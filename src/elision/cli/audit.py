@@ -60,7 +60,7 @@ def audit(
     errors = open_console(stderr=True)
     places = _choose_paths(paths or [], errors)
     files = {"json": json_file, "html": html_file}
-    check_outputs(files, places, has_charts=False)
+    check_outputs(files, places)
     own = choose_prices(model, price, price_set)
     with _show_progress(errors) as progress:
         report = audit_logs(

@@ -27,6 +27,7 @@ from elision.lab.outcomes_runs import (
     load_tasks,
 )
 from elision.lab.outcomes_table import print_study
+from elision.lab.report.png import render_png
 from elision.stores.store_urls import open_existing
 from elision.trajectory.prices import Prices
 
@@ -135,7 +136,7 @@ def _is_store(text: str) -> bool:
 
 def _render_report(study: OutcomeStudy, kind: str) -> bytes:
     if kind == "png":
-        return outcomes_page.draw_picture(study)
+        return render_png(outcomes_page.draw_picture(study))
     if kind == "html":
         return encode_report(outcomes_page.build_page(study, make_provenance()))
     return encode_json(study.to_json())

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -36,11 +37,11 @@ from elision.cli.options import (
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.config import load_settings
-from elision.errors import FormatError, OutputError, SpecError
+from elision.errors import FormatError, OutputError, SpecError, install
 from elision.lab.candidates import parse_candidates
 from elision.lab.progress import StudyProgress as StudyProgress
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
-from elision.lab.report import html, png, terminal
+from elision.lab.report import charts, html, png, terminal
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs, set_recorded_windows
@@ -140,21 +141,21 @@ def replay(
     if not paths:
         raise SpecError("give the recorded runs: files or folders; or --report STUDY")
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
-    candidates = parse_candidates(
-        strategy or [],
-        hindsight=not no_hindsight,
-        model_summaries=writer is not None,
-    )
+    has_hindsight = not no_hindsight and find_spec("numpy") is not None
+    candidates = parse_candidates(strategy or [], hindsight=has_hindsight, model_summaries=writer is not None)
     settings = StudySettings(
         prices=choose_prices(model, price, price_set),
         candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
-        hindsight=not no_hindsight,
+        hindsight=has_hindsight,
         elongation=elongation or "",
         summarizer=writer,
     )
     errors = open_console(stderr=True)
+    if not (has_hindsight or no_hindsight):
+        said = f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}"
+        errors.print(said, markup=False, highlight=False)
     if out is not None:
         refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
         if named := [name for name, value in refused.items() if value]:
@@ -306,7 +307,7 @@ class _ProgressLog:
 
 def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:
     if kind == "png":
-        return png.draw_picture(result)
+        return png.render_png(charts.draw_picture(result))
     if kind == "html":
         return encode_report(html.build_page(result, made_by))
     return encode_json(result.json())

@@ -30,6 +30,7 @@ from elision.cli.options import (
 from elision.cli.outputs import check_outputs, encode_json, encode_report, make_provenance, open_output, write_reports
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import OutputError
+from elision.lab.report.png import render_png
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.settings_file import write_settings
 from elision.lab.report.tuning_chart import draw_tuning
@@ -186,7 +187,7 @@ class _TuneLog:
 
 def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
     if kind == "png":
-        return draw_tuning(result)
+        return render_png(draw_tuning(result))
     if kind == "toml":
         return encode_report(write_settings(result, made_by))
     if kind == "html":

@@ -126,10 +126,12 @@ class RecordPacker:
     def __init__(self) -> None:
         self._known = ZstdDict(DICTIONARY, is_raw=True)
         # A record has a checksum of its own.
-        options = {CompressionParameter.compression_level: _LEVEL, CompressionParameter.checksum_flag: 0}
-        self._compressor = ZstdCompressor(
-            options=options | {CompressionParameter.dict_id_flag: 0}, zstd_dict=self._known.as_digested_dict
-        )
+        options: dict[int, int] = {
+            CompressionParameter.compression_level: _LEVEL,
+            CompressionParameter.checksum_flag: 0,
+            CompressionParameter.dict_id_flag: 0,
+        }
+        self._compressor = ZstdCompressor(options=options, zstd_dict=self._known.as_digested_dict)
 
     def pack_event(
         self,
