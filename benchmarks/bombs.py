@@ -14,12 +14,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final
 
-import zstandard
-
 from benchmarks.door.hostile import MODEL, PATH
 from benchmarks.door.instant import HOLD
 from benchmarks.door.sides import Side, Sides
 from benchmarks.stall import Exchange, figures, measure, percentile
+from elision import zstd
 
 #: Requests, and bytes that each becomes.
 BOMBS: Final = 150
@@ -44,13 +43,13 @@ def make_bombs() -> list[bytes]:
         called = {"id": f"c{index}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": "", "tool_calls": [called]})
         messages.append({"role": "tool", "tool_call_id": f"c{index}", "content": "0" * _RESULT})
-    shared = zstandard.compress(json.dumps(messages).encode()[1:] + b"}")
+    shared = zstd.compress(json.dumps(messages).encode()[1:] + b"}")
     return [make_bomb(number, shared) for number in range(BOMBS)]
 
 
 def make_bomb(number: int, shared: bytes) -> bytes:
     start = f'{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "task {number}"}}, '
-    body = zstandard.compress(start.encode()) + shared
+    body = zstd.compress(start.encode()) + shared
     head = f"POST {PATH}{HOLD} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer sk-bomb-{number}\r\n"
     fields = f"content-type: application/json\r\ncontent-encoding: zstd\r\ncontent-length: {len(body)}\r\n\r\n"
     return (head + fields).encode() + body

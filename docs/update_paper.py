@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs.paper.facts import PaperFacts, compact_source, load_facts  # noqa: E402
-from docs.paper.figures import Spec, draw_figures, find_mark, mark_figure, render_figure  # noqa: E402
+from docs.paper.figures import draw_figures  # noqa: E402
 from docs.paper.tables import build_tables  # noqa: E402
 from docs.paper.turn_table import build_turn_table  # noqa: E402
 
@@ -37,10 +37,10 @@ def fill_page(text: str, tables: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What the data give. tables: Markdown by name. figures: Vega-Lite by name. turn_table: TOML."""
+    """What the data give. tables: Markdown by name. figures: SVG by name. turn_table: TOML."""
 
     tables: Mapping[str, str]
-    figures: Mapping[str, Spec]
+    figures: Mapping[str, str]
     turn_table: str
 
 
@@ -56,7 +56,7 @@ def list_outdated(outputs: Outputs, root: Path = ROOT) -> list[str]:
         text = (root / page).read_text(encoding="utf-8")
         if fill_page(text, outputs.tables) != text:
             outdated.append(page)
-    outdated += [name_figure(name) for name, spec in outputs.figures.items() if not _is_drawn(spec, name, root)]
+    outdated += [name_figure(name) for name, svg in outputs.figures.items() if not _is_drawn(svg, name, root)]
     if (root / TURN_TABLE).read_text(encoding="utf-8") != outputs.turn_table:
         outdated.append(TURN_TABLE)
     return outdated
@@ -68,20 +68,18 @@ def name_figure(name: str) -> str:
 
 
 def write_outputs(outputs: Outputs) -> None:
-    """Write tables, figures and the table of turns. A figure that is of these data already stays as it is."""
+    """Write tables, figures and the table of turns."""
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
         (ROOT / page).write_text(fill_page(text, outputs.tables), encoding="utf-8")
-    for name, spec in outputs.figures.items():
-        if not _is_drawn(spec, name, ROOT):
-            (ROOT / name_figure(name)).write_text(render_figure(spec), encoding="utf-8")
+    for name, svg in outputs.figures.items():
+        (ROOT / name_figure(name)).write_text(svg, encoding="utf-8")
     (ROOT / TURN_TABLE).write_text(outputs.turn_table, encoding="utf-8")
 
 
-def _is_drawn(spec: Spec, name: str, root: Path) -> bool:
-    """Whether the drawing is there and of `spec`. Versions of vl-convert draw a little differently."""
+def _is_drawn(svg: str, name: str, root: Path) -> bool:
     figure = root / name_figure(name)
-    return figure.exists() and find_mark(figure.read_text(encoding="utf-8")) == mark_figure(spec)
+    return figure.exists() and figure.read_text(encoding="utf-8") == svg
 
 
 def main() -> int:

@@ -5,13 +5,13 @@ Look at it before you commit it.
 
 from __future__ import annotations
 
-import json
+import html
 from pathlib import Path
 
 from elision.lab.candidates import Candidate, default_candidates
-from elision.lab.report import png
+from elision.lab.report.charts import draw_picture
 from elision.lab.report.palette import DARK_PAPER, PAPER
-from elision.lab.report.vega import load_vega
+from elision.lab.report.png import render_png
 from elision.lab.results import Study
 from elision.lab.run_loading import load_runs
 from elision.lab.study import run_study
@@ -41,10 +41,10 @@ def replay_samples() -> Study:
 def main() -> None:
     found = replay_samples()
     for name, ink in PICTURES.items():
-        text = json.dumps(png.build_picture(found, ink)).replace("Masking costs", "Elision: masking costs", 1)
+        text = draw_picture(found, ink).replace("Masking costs", "Elision: masking costs", 1)
         for label, words in BARS.items():
-            text = text.replace(json.dumps(label), json.dumps(words))
-        (IMAGES / name).write_bytes(load_vega().vegalite_to_png(text, scale=png.SCALE))
+            text = text.replace(f">{html.escape(label)}<", f">{html.escape(words)}<")
+        (IMAGES / name).write_bytes(render_png(text))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import elision
 
 SOURCE = Path(__file__).parents[1] / "src" / "elision"
 
-#: Member -> the members it may import, itself and `errors` apart. A member is a package or module right below elision.
+#: Member -> the members it may import, itself, `errors` and `zstd` apart: a package or module right below elision.
 _VALUES = {"trajectory"}
 _POLICY = _VALUES | {"strategies", "providers", "stores", "telemetry"}
 _READING = _POLICY | {"formats", "summarizers"}
@@ -24,6 +24,7 @@ _LIBRARY = _READING | {"engine", "manager"}
 _DOORS = _LIBRARY | {"adapters", "agent", "integrations", "gateway", "lab", "mcp"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "zstd": set(),
     # The prompt of summaries is checked where it is set.
     "config": _POLICY | {"summarizers"},
     "trajectory": set(),
@@ -54,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
 #: The core: what an agent needs that never prints a report.
 CORE = (
     "errors",
+    "zstd",
     "config",
     "trajectory",
     "strategies",
@@ -73,7 +75,7 @@ EXTRAS = (
     "rich",
     "numpy",
     "genai_prices",
-    "vl_convert",
+    "resvg_py",
     "prometheus_client",
     "opentelemetry",
     "urllib3",
@@ -119,7 +121,7 @@ def imported(tree: ast.AST) -> set[str]:
 def test_imports_point_one_way(path: Path) -> None:
     """A file imports only what stands in front of its member."""
     ours = member(path)
-    found = imported(ast.parse(path.read_text(encoding="utf-8"))) - {ours, "errors"}
+    found = imported(ast.parse(path.read_text(encoding="utf-8"))) - {ours, "errors", "zstd"}
     assert ours in ALLOWED, f"{ours} has no place in design 10"
     assert found <= ALLOWED[ours]
 
@@ -262,8 +264,8 @@ def test_the_gateway_brings_the_command_line() -> None:
     """`elision serve` and `elision lab playback` are commands: their extra is enough to call them."""
     project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     found = brought("gateway", project["optional-dependencies"])
-    assert {"click", "rich", "numpy", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
-    assert "vl-convert-python" not in found
+    assert {"click", "rich", "starlette", "uvicorn", "httptools", "aiohttp"} <= found
+    assert not {"numpy", "resvg-py"} & found
 
 
 def test_public_names_are_sorted_and_all_there() -> None:

@@ -1,24 +1,27 @@
-"""The figures of the paper's pages, as Vega-Lite in the colours of the replay report, and as SVG."""
+"""The figures of the paper's pages, as SVG in the colours of the replay report."""
 
 from __future__ import annotations
-
-import hashlib
-import json
-import re
-from collections.abc import Mapping
-from typing import Any
 
 from docs.paper.facts import AgentRun, Experiment, PaperFacts
 from docs.paper.statistics import SOLVED_SEED, count_solved, estimate_ratio, list_common, mean_turns, mean_usd
 from docs.paper.tables import list_openhands
 from docs.paper.turn_table import HYBRIDS, MODELS, STRATEGIES
 
-from elision.lab.report.charts import FONT, SCHEMA
 from elision.lab.report.palette import PAPER
-from elision.lab.report.vega import load_vega
+from elision.lab.report.svg import (
+    PADDING,
+    Axis,
+    Drawing,
+    Plot,
+    Span,
+    draw_spans,
+    find_ends,
+    measure_text,
+    write_share_tick,
+    write_usd_tick,
+)
 
-Spec = dict[str, Any]
-
+WIDTH = 720
 COLOURS = {
     "raw": PAPER.slots["grey"],
     "masking": PAPER.slots["blue"],
@@ -26,233 +29,120 @@ COLOURS = {
     "hybrid, N=43": PAPER.slots["green"],
     "hybrid, N=21": PAPER.slots["green-pale"],
 }
-SHAPES = {"raw": "circle", "masking": "square", "summarization": "diamond", "hybrid, N=43": "triangle-up"}
+SHAPES = {"raw": "circle", "masking": "square", "summarization": "diamond", "hybrid, N=43": "triangle"}
 
 
-def draw_figures(facts: PaperFacts) -> dict[str, Spec]:
-    """Return every figure by its name."""
-    return {
-        "cost": _draw_cost(facts),
-        "turns": _draw_turns(facts),
-        "windows": _draw_windows(facts),
-    }
+def draw_figures(facts: PaperFacts) -> dict[str, str]:
+    """Return every figure as SVG, by its name."""
+    return {"cost": _draw_cost(facts), "turns": _draw_turns(facts), "windows": _draw_windows(facts)}
 
 
-def render_figure(spec: Spec) -> str:
-    """Return the figure as SVG, with the mark of what it was drawn from. Raises MissingExtra without vl-convert."""
-    svg: str = load_vega().vegalite_to_svg(json.dumps(spec))
-    return svg.replace("</svg>", f"<!-- {mark_figure(spec)} --></svg>")
-
-
-def mark_figure(spec: Spec) -> str:
-    """Return what tells whether a drawing is of `spec`, whatever version drew it."""
-    return f"drawn from {hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()}"
-
-
-def find_mark(svg: str) -> str:
-    """Return the mark in a drawing, "" if there is none."""
-    found = re.search(r"<!-- (drawn from \w+) -->", svg)
-    return found[1] if found else ""
-
-
-def _draw_cost(facts: PaperFacts) -> Spec:
-    points = []
-    for model in MODELS:
-        for place, name in enumerate(("raw", *STRATEGIES)):
-            each = facts.experiments[f"{model}-{name}"]
-            points.append(_place_point(each, len(facts.instances), place))
-    hybrid = facts.experiments["coder-hybrid-43"]
-    points.append(_place_point(hybrid, len(hybrid.runs), 3, "hybrid, N=43"))
-    names = [_name_model(point) for point in points if point["strategy"] == "raw"]
-    x = {"field": "usd", "type": "quantitative", "title": "mean cost of a run, USD, summaries included"}
-    y = {"field": "solved", "type": "quantitative", "title": "solved"}
-    text = {"type": "text", "align": "left", "dx": 10, "fontSize": 12, "color": PAPER.text}
-    layers = [
-        {
-            "transform": [{"filter": "datum.order < 3"}],
-            "mark": {"type": "line", "color": PAPER.slots["grey"], "opacity": 0.5, "strokeWidth": 1},
-            "encoding": {"detail": {"field": "model"}, "order": {"field": "order"}},
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 110, "opacity": 0.85},
-            "encoding": {
-                "color": _scale_colours("strategy", list(SHAPES)),
-                "shape": {
-                    "field": "strategy",
-                    "type": "nominal",
-                    "scale": {"domain": list(SHAPES), "range": list(SHAPES.values())},
-                    "legend": {"title": None, "orient": "top"},
-                },
-            },
-        },
-        {"data": {"values": names}, "mark": text, "encoding": {"text": {"field": "model"}}},
-    ]
-    x |= {"axis": {"format": "$.2f", "grid": False}, "scale": {"domain": [0, 1.7]}}
-    y |= {"axis": {"format": ".0%"}, "scale": {"domain": [0.1, 0.6]}}
-    return _build_figure(
+def _draw_cost(facts: PaperFacts) -> str:
+    drawing = Drawing(WIDTH, PAPER)
+    drawing.add_heading(
         "Masking and summaries about halve the cost with four of five models",
-        "SWE-agent on SWE-bench Verified, 500 instances a point; hybrid: 50 instances of Qwen3-Coder 480B.",
-    ) | {"width": 620, "height": 340, "data": {"values": points}, "encoding": {"x": x, "y": y}, "layer": layers}
+        ["SWE-agent on SWE-bench Verified, 500 instances a point; hybrid: 50 instances of Qwen3-Coder 480B."],
+    )
+    drawing.add_key((shape, COLOURS[name], name) for name, shape in SHAPES.items())
+    plot = Plot(
+        drawing,
+        Axis(title="mean cost of a run, USD, summaries included", low=0, high=1.7, write=write_usd_tick),
+        Axis(title="solved", low=0.1, high=0.6, write=write_share_tick),
+        340,
+    )
+    lines = []
+    for model in MODELS:
+        own = [facts.experiments[f"{model}-{name}"] for name in ("raw", *STRATEGIES)]
+        places = [plot.place((mean_usd(each), count_solved(each) / len(facts.instances))) for each in own]
+        drawing.add_curve(places, PAPER.slots["grey"], opacity=0.5)
+        lines.append((own, places))
+    hybrid = facts.experiments["coder-hybrid-43"]
+    x, y = plot.place((mean_usd(hybrid), count_solved(hybrid) / len(hybrid.runs)))
+    drawing.add_mark(x, y, SHAPES["hybrid, N=43"], COLOURS["hybrid, N=43"])
+    for own, places in lines:
+        for each, place in zip(own, places, strict=True):
+            drawing.add_mark(*place, SHAPES[each.strategy], COLOURS[each.strategy])
+    marks = [(x, y), *(place for _, places in lines for place in places)]
+    plot.add_labels([(*places[0], own[0].model) for own, places in lines], marks)
+    return drawing.render(padding=PADDING)
 
 
-def _place_point(each: Experiment, instances: int, order: int, strategy: str = "") -> Spec:
-    return {
-        "model": each.model,
-        "strategy": strategy or each.strategy,
-        "usd": round(mean_usd(each), 4),
-        "solved": round(count_solved(each) / instances, 4),
-        "order": order,
-    }
-
-
-def _name_model(point: Mapping[str, Any]) -> Spec:
-    return {"model": point["model"], "usd": point["usd"], "solved": point["solved"]}
-
-
-def _draw_turns(facts: PaperFacts) -> Spec:
-    values = []
+def _draw_turns(facts: PaperFacts) -> str:
+    groups: dict[str, list[Span]] = {}
     for model in MODELS:
         compared = [facts.experiments[f"{model}-{name}"] for name in STRATEGIES]
         raw = facts.experiments[f"{model}-raw"]
         instances = list_common([raw, *compared])
-        values += [_compare_turns(raw.model, each.strategy, each, raw, instances) for each in compared]
+        groups[raw.model] = [_compare_turns(each.strategy, each, raw, instances) for each in compared]
     raw = facts.experiments["coder-raw"]
     same = [facts.experiments[f"coder-{name}"] for name in (*STRATEGIES, *HYBRIDS)]
     instances = list_common([raw, *same])
-    for each in same:
-        name = f"hybrid, N={each.every}" if each.strategy == "hybrid" else each.strategy
-        values.append(_compare_turns("Qwen3-Coder 480B, the same 50", name, each, raw, instances))
-    shown = [name for name in COLOURS if name != "raw"]
-    y = {"field": "model", "type": "nominal", "title": None, "sort": None}
-    offset = {"field": "strategy", "type": "nominal", "sort": shown}
-    x = {"field": "value", "type": "quantitative", "title": "turns against raw, paired, with 95 % intervals"}
-    colour = _scale_colours("strategy", shown)
-    sign = "datum.value ? format(datum.value, '+.0%') : '0%'"
-    layers: list[Spec] = [
-        {
-            "data": {"values": [{"zero": 0}]},
-            "mark": {"type": "rule", "color": PAPER.slots["grey"], "strokeDash": [5, 4]},
-            "encoding": {"x": {"field": "zero", "type": "quantitative"}},
-        },
-        {
-            "mark": {"type": "rule", "strokeWidth": 2},
-            "encoding": {
-                "x": x | {"field": "low"},
-                "x2": {"field": "high"},
-                "y": y,
-                "yOffset": offset,
-                "color": colour,
-            },
-        },
-        {
-            "mark": {"type": "point", "filled": True, "size": 80, "opacity": 1},
-            "encoding": {
-                "x": x | {"axis": {"labelExpr": sign, "grid": True, "tickCount": 8}},
-                "y": y,
-                "yOffset": offset,
-                "color": colour,
-            },
-        },
+    groups["Qwen3-Coder 480B, the same 50"] = [
+        _compare_turns(f"hybrid, N={each.every}" if each.strategy == "hybrid" else each.strategy, each, raw, instances)
+        for each in same
     ]
-    return _build_figure(
+    drawing = Drawing(WIDTH, PAPER)
+    drawing.add_heading(
         "Summaries lengthen some runs and shorten others",
-        "Turns of SWE-agent against raw on the same instances. Most intervals hold zero.",
-    ) | {"width": 520, "height": {"step": 12}, "data": {"values": values}, "layer": layers}
+        ["Turns of SWE-agent against raw on the same instances. Most intervals hold zero."],
+    )
+    drawing.add_key(("circle", colour, name) for name, colour in COLOURS.items() if name != "raw")
+    spans = []
+    for model, own in groups.items():
+        # The model's name stands beside the middle of its spans.
+        middle = (len(own) - 1) // 2
+        spans += [
+            Span(model if place == middle else "", span.value, span.low, span.high, span.colour)
+            for place, span in enumerate(own)
+        ]
+    low, high = find_ends(end for span in spans for end in (span.low, span.high))
+    axis = Axis(title="turns against raw, paired, with 95 % intervals", low=low, high=high, write=_write_change)
+    draw_spans(drawing, spans, axis, 0.0, (max(measure_text(model, 12) for model in groups) + 12, WIDTH), step=17)
+    return drawing.render(padding=PADDING)
 
 
-def _compare_turns(model: str, strategy: str, each: Experiment, raw: Experiment, instances: list[str]) -> Spec:
+def _compare_turns(strategy: str, each: Experiment, raw: Experiment, instances: list[str]) -> Span:
     found = estimate_ratio(each, raw, _count_turns, SOLVED_SEED, instances)
-    return {
-        "model": model,
-        "strategy": strategy,
-        "value": round(found.value - 1, 4),
-        "low": round(found.low - 1, 4),
-        "high": round(found.high - 1, 4),
-    }
+    return Span("", found.value - 1, found.low - 1, found.high - 1, COLOURS[strategy])
 
 
 def _count_turns(run: AgentRun) -> float:
     return run.turns
 
 
-def _draw_windows(facts: PaperFacts) -> Spec:
+def _write_change(value: float, step: float) -> str:
+    return f"{100 * value:+.0f}\xa0%".replace("-", "−") if abs(value) > step / 2 else "0\xa0%"
+
+
+def _draw_windows(facts: PaperFacts) -> str:
     raw, summary, *masked = list_openhands(facts)
     panels = (
-        ("solved of 50", {each.key: float(count_solved(each)) for each in (raw, summary, *masked)}, [10, 25]),
-        ("turns", {each.key: mean_turns(each) for each in (raw, summary, *masked)}, [50, 200]),
-        ("cost, USD", {each.key: mean_usd(each) for each in (raw, summary, *masked)}, [1, 2.6]),
+        ("solved of 50", {each.key: float(count_solved(each)) for each in (raw, summary, *masked)}, (10, 25)),
+        ("turns", {each.key: mean_turns(each) for each in (raw, summary, *masked)}, (50, 200)),
+        ("cost, USD", {each.key: mean_usd(each) for each in (raw, summary, *masked)}, (1, 2.6)),
     )
-    drawn = []
-    for title, values, domain in panels:
-        points = [{"window": each.window, "value": round(values[each.key], 4)} for each in masked]
-        lines = [{"name": each.strategy, "value": round(values[each.key], 4)} for each in (raw, summary)]
-        y = {"field": "value", "type": "quantitative", "title": title, "scale": {"domain": domain}}
-        x = {"field": "window", "type": "quantitative", "title": "window M", "scale": {"domain": [0, 90]}}
-        drawn.append(
-            {
-                "width": 200,
-                "height": 190,
-                "layer": [
-                    {
-                        "data": {"values": lines},
-                        "mark": {"type": "rule", "strokeDash": [5, 4], "strokeWidth": 1.5},
-                        "encoding": {"y": y, "color": _scale_colours("name", ["raw", "summarization"])},
-                    },
-                    {
-                        "data": {"values": points},
-                        "mark": {
-                            "type": "line",
-                            "color": COLOURS["masking"],
-                            "point": {"color": COLOURS["masking"], "size": 45},
-                        },
-                        "encoding": {"x": x | {"axis": {"grid": False, "values": [0, 20, 40, 60, 80]}}, "y": y},
-                    },
-                ],
-            }
-        )
-    return _build_figure(
+    drawing = Drawing(WIDTH, PAPER)
+    drawing.add_heading(
         "OpenHands needs a larger window than SWE-agent: 58 or 72 solve most",
-        "Masking on 50 instances of SWE-bench Verified, Gemini 2.5 Flash, by window; dashed: raw and summarization.",
-    ) | {"hconcat": drawn, "spacing": 28}
+        ["Masking on 50 instances of SWE-bench Verified, Gemini 2.5 Flash, by window; dashed: raw and summarization."],
+    )
+    names = ("masking", "raw", "summarization")
+    drawing.add_key(("circle", COLOURS[name], name) for name in names)
+    top = drawing.bottom
+    for number, (title, values, (low, high)) in enumerate(panels):
+        drawing.bottom = top
+        x = Axis(title="window M", low=0, high=90, write=_write_plain)
+        y = Axis(title=title, low=low, high=high, write=_write_plain)
+        plot = Plot(drawing, x, y, 190, (number * WIDTH / 3, (number + 1) * WIDTH / 3))
+        for each in (raw, summary):
+            at = plot.place_y(values[each.key])
+            drawing.add_line(plot.left, at, plot.right, at, COLOURS[each.strategy], stroke_dasharray="5 4")
+        places = [plot.place((float(each.window or 0), values[each.key])) for each in masked]
+        drawing.add_curve(places, COLOURS["masking"], stroke_width=2)
+        for place in places:
+            drawing.add_mark(*place, "circle", COLOURS["masking"], radius=4)
+    return drawing.render(padding=PADDING)
 
 
-def _scale_colours(field: str, names: list[str]) -> Spec:
-    return {
-        "field": field,
-        "type": "nominal",
-        "scale": {"domain": names, "range": [COLOURS[name] for name in names]},
-        "legend": {"title": None, "orient": "top"},
-    }
-
-
-def _build_figure(title: str, subtitle: str) -> Spec:
-    axis = {
-        "labelColor": PAPER.text,
-        "titleColor": PAPER.text,
-        "gridColor": PAPER.faint,
-        "domainColor": PAPER.faint,
-        "tickColor": PAPER.faint,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": 400,
-        "labelLimit": 240,
-    }
-    heading = {
-        "text": title,
-        "subtitle": subtitle,
-        "anchor": "start",
-        "frame": "bounds",
-        "fontSize": 16,
-        "subtitleFontSize": 12,
-        "subtitlePadding": 6,
-        "color": PAPER.text,
-        "subtitleColor": PAPER.text,
-        "offset": 12,
-    }
-    return {
-        "$schema": SCHEMA,
-        "background": PAPER.ground,
-        "padding": 18,
-        "title": heading,
-        "config": {"font": FONT, "view": {"stroke": None}, "axis": axis, "legend": {"labelFontSize": 12}},
-    }
+def _write_plain(value: float, step: float) -> str:
+    return f"{value:.{0 if step >= 1 else 1}f}"

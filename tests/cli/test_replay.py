@@ -104,11 +104,10 @@ def test_no_folder_to_write_into(tmp_path: Path) -> None:
     assert "nowhere" in result.stderr
 
 
-@pytest.mark.parametrize("kind", ["html", "png"])
-def test_a_missing_extra_is_said_before_the_work(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without vl-convert a chart is refused at once: nothing is replayed in vain, and no empty file is left."""
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    done = CliRunner().invoke(app, ["replay", str(SWE_AGENT), f"--{kind}", str(tmp_path / "report")])
+def test_a_missing_extra_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without resvg a picture is refused at once: nothing is replayed in vain, and no empty file is left."""
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    done = CliRunner().invoke(app, ["replay", str(SWE_AGENT), "--png", str(tmp_path / "report")])
     assert isinstance(done.exception, MissingExtra)
     assert done.exception.extra == "report"
     assert "replayed" not in done.output

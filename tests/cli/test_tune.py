@@ -59,7 +59,7 @@ def _tune_to_json(*arguments: object) -> Any:
 
 def test_writes_what_was_asked_for(runs: Path, tmp_path: Path) -> None:
     """A table, JSON, a page, a picture, and settings that `elision doctor --settings` reads."""
-    pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
+    pytest.importorskip("resvg_py", reason="the extra `report` is not installed")
     files = {name: tmp_path / f"out.{name}" for name in ("html", "png")}
     options = [word for name, file in files.items() for word in (f"--{name}", file)]
     assert "all 4 points replayed" in _tune(runs, *SMALL)

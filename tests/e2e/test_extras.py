@@ -88,9 +88,10 @@ def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> 
         ("", [], {REPLAY: "cli", PLAYBACK: "cli", ("--version",): "cli"}),
         (
             "cli",
-            [REPLAY, LIST],
+            [REPLAY, LIST, ("replay", str(RUN), "-s", "raw", "--html", "report.html")],
             {
-                (*REPLAY, "--html", "report.html"): "report",
+                (*REPLAY, "--png", "cost.png"): "report",
+                (*REPLAY, "-s", "masking(schedule=hindsight)"): "report",
                 PLAYBACK: "gateway",
                 CHECK: "gateway",
                 TUNE: "tune",
@@ -98,7 +99,7 @@ def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> 
             },
         ),
         ("tune", [TUNE], {PLAYBACK: "gateway"}),
-        ("report", [(*REPLAY, "--html", "report.html")], {PLAYBACK: "gateway"}),
+        ("report", [("replay", str(RUN), "-s", "masking", "--png", "cost.png")], {PLAYBACK: "gateway"}),
         ("gateway", [LIST, REPLAY], {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"}),
     ],
     ids=["no extra", "cli", "tune", "report", "gateway"],

@@ -21,8 +21,6 @@ from tests.lab.report.tunings import tuning
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
-pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
-
 _CHARTS = ("cost", "recall", "context")
 
 
@@ -77,8 +75,6 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         page.goto(result.url)
-        if isinstance(what, Tuning) or what.rows:
-            page.wait_for_selector("html[data-drawn=yes]", state="attached")
         pages.append(result)
         return result
 
@@ -99,18 +95,23 @@ def _sizes(opened: Opened, selector: str) -> list[tuple[float, float]]:
     return [(width, height) for width, height in opened.page.evaluate(script, selector)]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light")])
+def _shown(opened: Opened, selector: str) -> list[tuple[float, float]]:
+    """The sizes of what is shown: a chart is in the page once for each width of a screen."""
+    return [size for size in _sizes(opened, selector) if size[1]]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
 def test_charts_are_drawn(opened: Open, width: int, scheme: str) -> None:
     """On a desk, in the dark and on a phone every chart has its marks, and the page does not scroll sideways."""
     report = opened(study(), width=width, scheme=scheme)
     for chart in _CHARTS:
-        ((wide, high),) = _sizes(report, f"#{chart} > svg, #{chart} > div > svg")
+        ((wide, high),) = [size for size in _sizes(report, f"#{chart} > svg") if size[0]]
         assert wide > 250, chart
         assert high > 200, chart
-    assert len(_sizes(report, "#cost .pieces_marks path")) == 20  # four payees of each strategy
-    assert len(_sizes(report, "#cost .hindsight_marks path")) == 2  # a tick for each strategy with a hindsight
-    assert len(_sizes(report, "#recall .mark-symbol path")) == 4
-    lines = _sizes(report, "#context .mark-line path")
+    assert len(_shown(report, "#cost .piece")) == 20  # four payees of each strategy
+    assert len(_shown(report, "#cost .hindsight")) == 2  # a tick for each strategy with a hindsight
+    assert len(_shown(report, "#recall .mark")) == 4
+    lines = _sizes(report, "#context .line")
     assert len(lines) == 3  # raw, the recommended strategy, the cheapest
     assert all(wide > 150 for wide, _ in lines)
     assert report.run("document.documentElement.scrollWidth") <= width
@@ -188,23 +189,21 @@ def test_the_raw_line_is_behind_everything(opened: Open, width: int) -> None:
     """It goes from top to bottom; bars and texts are drawn after it, and no text is cut at the chart's edge."""
     report = opened(study(), width=width)
     boxes = "selector => [...document.querySelectorAll(selector)].map(node => node.getBoundingClientRect().toJSON())"
-    (line,) = report.page.evaluate(boxes, "#cost .raw_marks line")
-    assert line["height"] == pytest.approx(5 * 44, abs=1)
-    after = (
-        "document.querySelector('#cost .raw_marks').compareDocumentPosition(document.querySelector('#cost .{}_marks'))"
-    )
-    for other in ("pieces", "names", "amounts"):
+    (line,) = [box for box in report.page.evaluate(boxes, "#cost .paid") if box["height"]]
+    assert line["height"] == pytest.approx(5 * 44, abs=15)
+    after = "document.querySelector('#cost .paid').compareDocumentPosition(document.querySelector('#cost .{}'))"
+    for other in ("piece", "bar-name", "bar-amount"):
         assert report.run(after.format(other)) & 4
-    texts = report.page.evaluate(boxes, "#cost .mark-text.role-mark text")
-    assert len(texts) == 20
-    assert all(text["right"] <= width for text in texts)
+    texts = [box for box in report.page.evaluate(boxes, ".chart text") if box["width"]]
+    assert len(texts) > 30
+    assert all(text["left"] >= 0 and text["right"] <= width for text in texts)
 
 
 @pytest.mark.parametrize("width", [1280, 400])
 def test_a_pointer_reads_the_sizes_of_a_call(opened: Open, width: int) -> None:
     """Anywhere above the lines: the call, and the context of each line that is shown; a line marks the call."""
     report = opened(study(), width=width)
-    ((wide, high),) = _sizes(report, "#context > svg, #context > div > svg")
+    ((wide, high),) = _sizes(report, "#context > svg")
     report.page.locator("#context").hover(position={"x": wide - 20, "y": high / 3})
     report.page.wait_for_selector("#tip:not([hidden])")
     words = report.page.inner_text("#tip").split("\n")
@@ -222,8 +221,8 @@ def test_points_are_labelled(opened: Open) -> None:
     """Beside its points the scatter names the strategies."""
     report = opened(study())
     texts = report.run(
-        "[...document.querySelectorAll('#recall .mark-text.role-mark text')]"
-        ".filter(node => getComputedStyle(node).opacity > 0).map(node => node.textContent)"
+        "[...document.querySelectorAll('#recall .mark-label')]"
+        ".filter(node => node.getBoundingClientRect().width > 0).map(node => node.textContent)"
     )
     assert set(texts) >= {"raw", "masking (every turn)", "masking", "hybrid"}
 
@@ -236,7 +235,7 @@ def test_nothing_of_a_recording_is_run(opened: Open) -> None:
     assert "</script><script>" in report.run("document.getElementById('run').textContent")
     for place in range(len(HOSTILE)):
         report.page.select_option("#run", index=place)
-    report.page.hover("#cost .pieces_marks path >> nth=5")
+    report.page.hover("#cost .large .piece >> nth=5")
     report.page.wait_for_selector("#tip:not([hidden])")
     assert "masking (every turn)" in report.page.inner_text("#tip")
 
@@ -281,12 +280,12 @@ def test_unknown_values_sort_last(opened: Open) -> None:
 
 def _line(report: Opened) -> str:
     """The path of raw's line."""
-    result: str = report.run("document.querySelector('#context .mark-line path').getAttribute('d')")
+    result: str = report.run("document.querySelector('#context .line').getAttribute('points')")
     return result
 
 
 def _last_tick(report: Opened) -> int:
-    script = "[...document.querySelectorAll('#context .role-axis-label text')].map(node => node.textContent)"
+    script = "[...document.querySelectorAll('#context .tick')].map(node => node.textContent)"
     return max(int(text) for text in report.run(script) if text.isdigit())
 
 
@@ -297,14 +296,14 @@ def test_choosing_a_run_changes_the_sawtooth(opened: Open) -> None:
     before, ticks = _line(report), _last_tick(report)
     report.page.select_option("#run", label="short.jsonl (40 calls)")
     report.page.wait_for_function(
-        "before => document.querySelector('#context .mark-line path').getAttribute('d') !== before", arg=before
+        "before => document.querySelector('#context .line').getAttribute('points') !== before", arg=before
     )
     assert _last_tick(report) < ticks
 
 
 def test_rewrites_are_marked(opened: Open) -> None:
     """Three rewrites for each of two strategies, the one with a summary larger."""
-    sizes = _sizes(opened(study()), "#context .mark-symbol path")
+    sizes = _sizes(opened(study()), "#context .event")
     assert len(sizes) == 6
     assert len([wide for wide, _ in sizes if wide > 8]) == 1
 
@@ -315,7 +314,7 @@ def test_the_legend_switches_lines(opened: Open) -> None:
     for lines in (2, 3):
         report.page.click("input[data-strategy='0']")
         report.page.wait_for_function(
-            "lines => document.querySelectorAll('#context .mark-line path').length === lines", arg=lines
+            "lines => document.querySelectorAll('#context .line').length === lines", arg=lines
         )
 
 

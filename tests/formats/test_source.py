@@ -9,8 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import zstandard
 
+from elision import zstd
 from elision.errors import FormatError
 from elision.formats import source
 from elision.formats.document import Document
@@ -160,7 +160,7 @@ def test_truncated_gzip_comes_as_far_as_it_goes(tmp_path: Path) -> None:
 def test_zstd_is_known_by_its_bytes(tmp_path: Path) -> None:
     """Codex packs its older logs so: several frames are one file, and the name of the run has no suffix."""
     path = tmp_path / "rollout-1.jsonl.zst"
-    path.write_bytes(zstandard.compress(b'{"a": 1}\n' * 50_000) + zstandard.compress(b'{"b": 2}\n'))
+    path.write_bytes(zstd.compress(b'{"a": 1}\n' * 50_000) + zstd.compress(b'{"b": 2}\n'))
     assert only(path).data == b'{"a": 1}\n' * 50_000 + b'{"b": 2}\n'
     assert only(tmp_path).path == str(path)
     assert derive_run_name(path.name) == "rollout-1"
@@ -170,7 +170,7 @@ def test_truncated_zstd_comes_as_far_as_it_goes(tmp_path: Path) -> None:
     """A log that is still written, or was damaged, is read as far as it goes, with a Problem."""
     whole = os.urandom(900_000).hex().encode()
     path = tmp_path / "run.jsonl.zst"
-    packed = zstandard.compress(whole)
+    packed = zstd.compress(whole)
     path.write_bytes(packed[:-200_000])
     found, problems = split(path)
     assert len(found[0].data) > len(whole) * 0.3

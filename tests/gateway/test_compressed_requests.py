@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import zstandard
 
+from elision import zstd
 from elision.gateway.request_record import RequestRecord
 from tests.gateway.loopback_gateway import RunningGateway, make_settings, run_gateway, wait_until
 from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response, run_scripted_upstream
@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 WRITERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "deflate": zlib.compress,
-    "zstd": zstandard.compress,
+    "zstd": zstd.compress,
 }
 kinds = pytest.mark.parametrize("kind", WRITERS)
 #: A body of a megabyte is read where it is alone, and two of them are not.

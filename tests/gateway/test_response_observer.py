@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import zstd
 from elision.gateway import response_observer
 from elision.gateway.response_observer import MAX_ERROR_CHARS, ResponseFacts, ResponseObserver
 from elision.providers.anthropic.server_clearing import ClearingReport
@@ -126,7 +126,7 @@ def test_a_stream_however_it_is_cut(api: Api, cuts: list[int], end: bytes) -> No
 @pytest.mark.parametrize("api", APIS)
 def test_compressed_answers(api: Api, pack: str) -> None:
     """Compressed answers are read too; they pass as they came."""
-    packs = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.ZstdCompressor().compress}
+    packs = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}
     packed = packs[pack](b"".join(_stream(api, ANSWERS[api].build_events(TOLD))))
     assert _hear(api, _cut(packed, [5, 50, 300]), encoding=pack).usage == USAGE
     assert _body(api, packs[pack](json.dumps(ANSWERS[api].build_body(TOLD)).encode()), encoding=pack).usage == USAGE

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_share
+from elision.errors import MissingExtra
+from elision.lab.outcomes_statistics import Interval, bootstrap_mean, bootstrap_ratio, estimate_share
 
 
 def test_a_share_of_half() -> None:
@@ -51,3 +54,17 @@ def test_memory_is_bounded() -> None:
 def test_no_values() -> None:
     with pytest.raises(ValueError, match="no mean"):
         bootstrap_mean([])
+
+
+def test_pairs_are_drawn_together() -> None:
+    """Where every task costs half, the interval of the ratio is one point, however different the tasks are."""
+    base = [1.0, 100.0, 3.0, 70.0]
+    interval = bootstrap_ratio([each / 2 for each in base], base)
+    assert (interval.low, interval.high) == pytest.approx((0.5, 0.5))
+
+
+def test_an_interval_without_numpy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the extra `report` has numpy."""
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(MissingExtra, match=r"\[report\]"):
+        bootstrap_mean([1.0])

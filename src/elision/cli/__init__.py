@@ -37,7 +37,7 @@ def _replace_closed_streams() -> None:
 def _run_and_report() -> int:
     """The exit code: 0, 2 for what the user can mend, 70 after a bug in a reader, 130 after Ctrl-C."""
     try:
-        if any(importlib.util.find_spec(name) is None for name in ("click", "rich", "numpy")):
+        if any(importlib.util.find_spec(name) is None for name in ("click", "rich")):
             raise MissingExtra("the command line", "cli")
         from elision.cli.app import run_app
 

@@ -91,7 +91,7 @@ def audit(
         raise SpecError("--calibrate compares runs in memory; leave out --out")
     places = _choose_paths(check_memory_paths(paths or []), notes) if out is None else list(map(Path, paths or []))
     files = {"html": html_file}
-    check_outputs(files, places, has_charts=False)
+    check_outputs(files, places)
     own = choose_prices(model, price, price_set)
     if out is not None:
         check_study_extra("--out")

@@ -147,5 +147,7 @@ def _render_report(study: OutcomeStudy, kind: str) -> bytes:
     from elision.lab import outcomes_page
 
     if kind == "png":
-        return outcomes_page.draw_picture(study)
+        from elision.lab.report.png import render_png
+
+        return render_png(outcomes_page.draw_picture(study))
     return encode_report(outcomes_page.build_page(study, make_provenance()))

@@ -21,8 +21,8 @@ from rich.console import Console
 
 from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
+from elision.lab.report.png import load_resvg
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import load_vega
 from elision.trajectory.redact import DEFAULT
 
 #: The shape of what --json prints.
@@ -50,14 +50,13 @@ def make_provenance(recorded: str = "") -> Provenance:
     )
 
 
-def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = (), *, has_charts: bool = True) -> None:
+def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
     """Raise OutputError for a file that cannot or must not be written. files: kind -> path; "-" is standard output.
 
-    Nothing is created or changed. has_charts: whether a picture or page needs vl-convert; without it, MissingExtra is
-    raised.
+    Nothing is created or changed. Raises MissingExtra for a PNG without resvg.
     """
-    if has_charts and (files.get("html") or files.get("png")):
-        load_vega()
+    if files.get("png"):
+        load_resvg()
     sources = {path.resolve() for path in inputs}
     taken: set[Path] = set()
     for kind, path in files.items():

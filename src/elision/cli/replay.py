@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,7 +32,7 @@ from elision.cli.options import (
     check_study_extra,
     choose_prices,
 )
-from elision.errors import FormatError, OutputError, SpecError
+from elision.errors import FormatError, OutputError, SpecError, install
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,20 +167,20 @@ def replay(
         show_rule_matches(strategy or [], check_memory_paths(paths), tokens, as_json=json, quiet=quiet)
         return
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
-    candidates = parse_candidates(
-        strategy or [],
-        hindsight=not no_hindsight,
-        model_summaries=writer is not None,
-    )
+    has_hindsight = not no_hindsight and find_spec("numpy") is not None
+    candidates = parse_candidates(strategy or [], hindsight=has_hindsight, model_summaries=writer is not None)
     settings = StudySettings(
         prices=choose_prices(model, price, price_set),
         candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
-        hindsight=not no_hindsight,
+        hindsight=has_hindsight,
         elongation=elongation or "",
         summarizer=writer,
     )
+    if not (has_hindsight or no_hindsight):
+        said = f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}"
+        notes.print(said, markup=False, highlight=False)
     if out is not None:
         refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
         if named := [name for name, value in refused.items() if value]:
@@ -363,5 +364,7 @@ def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:
     from elision.lab.report import html, png
 
     if kind == "png":
-        return png.draw_picture(result)
+        from elision.lab.report import charts
+
+        return png.render_png(charts.draw_picture(result))
     return encode_report(html.build_page(result, made_by))

@@ -199,7 +199,9 @@ def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
     from elision.lab.report.tuning_page import build_tuning_page
 
     if kind == "png":
-        return draw_tuning(result)
+        from elision.lab.report.png import render_png
+
+        return render_png(draw_tuning(result))
     if kind == "toml":
         return encode_report(write_settings(result, made_by))
     return encode_report(build_tuning_page(result, made_by))

@@ -1,7 +1,7 @@
 """Read members of a zip in memory, zstd ones included, up to a limit on the size of each once unpacked.
 
 The standard library reads zstd members (method 93) from Python 3.14 on; before that the raw bytes are found here and
-unpacked with `zstandard`.
+unpacked.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import struct
 import zipfile
 import zlib
 
-import zstandard
-
 from elision.errors import FormatError
+from elision.formats.zstd_file import ZstdFile
 
 #: Bytes of one member, unpacked, above which it is refused: a few kB can unpack to many GB.
 MEMBER_SIZE_LIMIT = 512 * 2**20
@@ -68,9 +67,9 @@ class ZipMembers:
     def _unpack_zstd(self, info: zipfile.ZipInfo) -> bytes:
         packed = self._get_packed(info)
         try:
-            with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed), read_across_frames=True) as member:
-                unpacked: bytes = member.read(MEMBER_SIZE_LIMIT + 1)
-        except zstandard.ZstdError as error:
+            with io.BufferedReader(ZstdFile(io.BytesIO(packed))) as member:
+                unpacked = member.read(MEMBER_SIZE_LIMIT + 1)
+        except EOFError as error:
             raise FormatError(f"{self._path}!{info.filename}: broken zstd member ({error})") from error
         if len(unpacked) <= MEMBER_SIZE_LIMIT and zlib.crc32(unpacked) != info.CRC:
             raise FormatError(f"{self._path}!{info.filename}: broken zstd member (checksum)")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from typing import BinaryIO
 
-import zstandard
+from elision.zstd import ZstdDecompressor, ZstdError
 
 #: How a zstd frame begins.
 ZSTD_START = b"\x28\xb5\x2f\xfd"
@@ -14,12 +15,12 @@ _CHUNK = 2**18
 class ZstdFile(io.RawIOBase):
     """The unpacked bytes of `packed`, all frames of it. Reading raises EOFError where a frame is not complete."""
 
-    def __init__(self, packed: io.BufferedReader) -> None:
+    def __init__(self, packed: BinaryIO) -> None:
         self._packed = packed
         self._begin()
 
     def _begin(self) -> None:
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = ZstdDecompressor()
         self._is_between_frames = True
         self._unread = b""
         self._pending = b""
@@ -48,18 +49,20 @@ class ZstdFile(io.RawIOBase):
 
     def _unpack_more(self) -> bool:
         """Unpack the next piece, which may be empty; return whether there was one."""
-        packed = self._pending or self._packed.read(_CHUNK)
-        self._pending = b""
-        if not packed:
-            if self._is_between_frames:
-                return False
-            raise EOFError("its last zstd frame is not complete")
+        packed = b""
+        if self._frame.needs_input:
+            packed = self._pending or self._packed.read(_CHUNK)
+            self._pending = b""
+            if not packed:
+                if self._is_between_frames:
+                    return False
+                raise EOFError("its last zstd frame is not complete")
         try:
-            self._unread = self._frame.decompress(packed)
-        except zstandard.ZstdError as error:
+            self._unread = self._frame.decompress(packed, _CHUNK)
+        except ZstdError as error:
             raise EOFError(f"broken zstd: {error}") from error
         self._is_between_frames = self._frame.eof
         if self._frame.eof:
             self._pending = self._frame.unused_data
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._frame = ZstdDecompressor()
         return True

@@ -10,9 +10,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-import zstandard
-
 from elision.gateway.json_spans import UnreadableBody
+from elision.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
 #: Encodings that can be read, as `content-encoding` and `accept-encoding` name them.
 ENCODINGS: Final = ("gzip", "deflate", "zstd")
@@ -24,13 +23,10 @@ MAX_CODINGS: Final = 4
 MAX_MEMBERS: Final = 64
 #: Compressed bytes of a whole body that are read in one step.
 _STEP_BYTES: Final = 16 * 1024
-#: Bytes that zlib makes in one step.
+#: Bytes that are made in one step.
 _PIECE_BYTES: Final = 64 * 1024
-#: RFC 9659: the window that a sender of zstd may expect of a reader.
-_ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024
-#: A block of zstd has at least 4 bytes and becomes at most 128 KB, and its decompressor takes no limit on its output.
-#: So its input is cut: one step makes at most 4 MB.
-_ZSTD_STEP_BYTES: Final = 128
+#: RFC 9659: the window that a sender of zstd may expect of a reader is 8 MB, 2^23 bytes.
+_ZSTD_WINDOW_LOG: Final = 23
 #: Window bits of zlib: with a gzip header, with a zlib header, without one.
 _GZIP: Final = 31
 _ZLIB: Final = 15
@@ -77,7 +73,7 @@ class StreamDecompressor:
                 if self._bytes_left < 0:
                     raise ValueError(f"the body is more than {self._most} bytes once it is decompressed")
                 yield piece
-        except (zlib.error, zstandard.ZstdError) as error:
+        except (zlib.error, ZstdError) as error:
             raise ValueError(f"the body is no {self._encoding}: {error}") from error
 
     def _read_members(self, chunk: bytes) -> Iterator[bytes]:
@@ -148,22 +144,23 @@ class BodyDecompressor:
 
 
 class _ZstdMember:
-    """A frame of zstd."""
+    """A frame of zstd. Input beyond `max_length` of output is kept inside, so the next call needs none."""
+
+    unconsumed_tail = b""
 
     def __init__(self) -> None:
-        self._inner = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
-        self.eof = False
-        self.unused_data = b""
-        self.unconsumed_tail = b""
+        self._inner = ZstdDecompressor(options={DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG})
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        """Return what the next bytes of `data` become; `max_length` is not kept, see `_ZSTD_STEP_BYTES`."""
-        piece: bytes = self._inner.decompress(data[:_ZSTD_STEP_BYTES])
-        rest = data[_ZSTD_STEP_BYTES:]
-        self.eof = self._inner.eof
-        self.unused_data = self._inner.unused_data + rest if self.eof else b""
-        self.unconsumed_tail = b"" if self.eof else rest
-        return piece
+        return self._inner.decompress(data, max_length)
 
 
 def _make_deflate_member(start: bytes) -> _Member:

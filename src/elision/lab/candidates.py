@@ -49,7 +49,8 @@ def default_candidates() -> tuple[Candidate, ...]:
 def parse_candidates(
     specs: Sequence[str], *, hindsight: bool = True, model_summaries: bool = False
 ) -> tuple[Candidate, ...]:
-    """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError.
+    """Strategies under the names that the user gave them; `DEFAULTS` if there are none. Raises SpecError;
+    MissingExtra if one asks for hindsight and numpy is not installed.
 
     hindsight: False where no cheapest schedule is worked out: then none may be asked for, and the defaults have none.
     model_summaries: whether a model writes the summaries. How long they get is not known before they are written: then
@@ -65,15 +66,15 @@ def parse_candidates(
             )
         if not isinstance(strategy.schedule, HindsightSchedule):
             continue
-        if not hindsight:
-            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
         if model_summaries and has_summaries(strategy):
             raise SpecError(
                 f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
             )
-        # Brings numpy, which is slow to import, and which a view or a bill does not need.
+        # Brings numpy, which is slow to import and only in the extra `report`.
         from elision.lab.hindsight import has_hindsight
 
+        if not hindsight:
+            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
         if not has_hindsight(strategy):
             raise SpecError(f"{spec}: a strategy that triggers on tokens has no hindsight schedule")
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()

@@ -14,13 +14,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from elision.errors import MissingExtra
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.prices import Prices, Rates
+
+try:
+    import numpy as np
+    from numpy.typing import NDArray
+except ImportError as error:
+    raise MissingExtra("hindsight", "report") from error
 
 Numbers: TypeAlias = NDArray[Any]
 

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.engine.provider_reports import ALL_TURNS
-from elision.errors import SummaryError
+from elision.errors import MissingExtra, SummaryError
 from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
 from elision.lab.clock import calls
 from elision.lab.replay import replay_run
@@ -34,6 +32,11 @@ from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
+
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingExtra("hindsight", "report") from error
 
 #: Longer runs are not worked out where summaries are: the program is cubic.
 LONGEST = 500

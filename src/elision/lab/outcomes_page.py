@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from elision.lab.outcomes import OutcomeStudy, StrategyOutcome
 from elision.lab.outcomes_statistics import bootstrap_mean
@@ -18,7 +18,6 @@ from elision.lab.outcomes_table import (
     name_strategies,
     write_headline,
 )
-from elision.lab.report.charts import FONT, SCHEMA, Spec, encode_quantity, encode_scaled, make_standalone
 from elision.lab.report.figures import format_plural
 from elision.lab.report.names import shorten_strategies
 from elision.lab.report.page_shell import (
@@ -28,27 +27,19 @@ from elision.lab.report.page_shell import (
     escape_text,
     fill_page,
     list_provenance,
+    place_chart,
     wrap_section,
 )
-from elision.lab.report.palette import COLOURS, PAPER, Ink, assign_looks
+from elision.lab.report.palette import PAPER, Ink, assign_looks
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import load_vega
+from elision.lab.report.svg import PADDING, WIDTH, Axis, Drawing, Plot, find_ends, write_share_tick, write_usd_tick
 
-#: Pixels of the picture per pixel of the chart.
-_SCALE: Final = 2.0
-_WIDTH: Final = 720
+#: Pixels of the plot.
 _HEIGHT: Final = 380
 
 
-def draw_picture(study: OutcomeStudy) -> bytes:
-    """Return cost against solve rate as a PNG file's bytes. Raises MissingExtra without vl-convert."""
-    spec = json.dumps(build_picture(study, PAPER))
-    picture: bytes = load_vega().vegalite_to_png(spec, scale=_SCALE)
-    return picture
-
-
 def build_page(study: OutcomeStudy, made_by: Provenance | None = None) -> str:
-    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert.
+    """Return the page, to be written as UTF-8. Raises MissingExtra without numpy.
 
     made_by: what the page says of its making; None leaves that out.
     """
@@ -65,8 +56,8 @@ def build_page(study: OutcomeStudy, made_by: Provenance | None = None) -> str:
     )
 
 
-def build_picture(study: OutcomeStudy, ink: Ink) -> Spec:
-    """Return the picture in the colours of `ink` as Vega-Lite, with a title."""
+def draw_picture(study: OutcomeStudy, ink: Ink = PAPER) -> str:
+    """Return cost against solve rate as SVG, with a title."""
     rows = study.shared or study.strategies
     counts = {len(row.joined) for row in rows}
     scope = f"{format_plural(max(counts), 'instance')} each" if len(counts) == 1 else "a different number of instances"
@@ -75,69 +66,49 @@ def build_picture(study: OutcomeStudy, ink: Ink) -> Spec:
         f"{count}, {scope}. Further up solves more, further left is cheaper.",
         "Lines are 95 % intervals: Wilson's for the share, a bootstrap over instances for the cost.",
     )
-    return make_standalone(_draw_points(rows, ink), ink, _WIDTH, write_headline(study), lines)
+    drawing = Drawing(WIDTH, ink)
+    drawing.add_heading(write_headline(study), lines)
+    _draw_points(rows, drawing)
+    return drawing.render(padding=PADDING)
 
 
-def _draw_points(rows: Sequence[StrategyOutcome], ink: Ink) -> Spec:
+def _draw_points(rows: Sequence[StrategyOutcome], drawing: Drawing) -> None:
+    """Draw a point with its intervals for each strategy whose cost is known; a key names them: they may be close."""
+    ink = drawing.ink
     names = shorten_strategies([row.strategy for row in rows])
     looks = assign_looks([row.strategy for row in rows])
-    values: list[Spec] = [
-        {
-            "strategy": names[row.strategy],
-            "colour": ink.slots[looks[row.strategy].slot],
-            "shape": looks[row.strategy].shape,
-            **_list_figures(row),
-        }
-        for row in rows
-        if row.mean_usd is not None
-    ]
-    axis = {"labelColor": ink.text, "titleColor": ink.text, "gridColor": ink.faint, "domainColor": ink.faint}
-    x = encode_quantity("usd", "mean cost of a run as billed, USD", scale={"zero": False, "padding": 40})
-    x["axis"] = {"format": "$,.2f", "tickCount": 6, "grid": False}
-    y = encode_quantity("rate", "instances solved", scale={"zero": False, "padding": 16})
-    y["axis"] = {"format": ".0%", "tickCount": 6}
-    # Points may lie close together, so a legend names them.
-    legend = {"orient": "top", "columns": 4, "title": None, "labelFontSize": 13, "labelColor": ink.text}
-    legend |= {"symbolSize": 120, "labelLimit": 0, "symbolOpacity": 1}
-    colour = encode_scaled("strategy", {value["strategy"]: value["colour"] for value in values}) | {"legend": legend}
-    shape = encode_scaled("strategy", {value["strategy"]: value["shape"] for value in values}) | {"legend": legend}
-    line: dict[str, Any] = {"type": "rule", "strokeWidth": 1.6, "opacity": 0.55}
-    point = {"type": "point", "filled": True, "size": 150, "opacity": 1, "stroke": ink.ground, "strokeWidth": 1}
-    return {
-        "$schema": SCHEMA,
-        "height": _HEIGHT,
-        "data": {"values": values},
-        "config": {
-            "font": FONT,
-            "view": {"stroke": None},
-            "axis": axis | {"tickColor": ink.faint, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": 400},
-        },
-        "encoding": {"x": x, "y": y},
-        "layer": [
-            {"mark": line, "encoding": {"color": colour, "y": y | {"field": "rate_low"}, "y2": {"field": "rate_high"}}},
-            {"mark": line, "encoding": {"color": colour, "x": x | {"field": "usd_low"}, "x2": {"field": "usd_high"}}},
-            {"mark": point, "encoding": {"color": colour, "shape": shape}},
-        ],
-    }
-
-
-def _list_figures(row: StrategyOutcome) -> dict[str, float]:
-    usd = bootstrap_mean(row.costs)
-    share = row.rate_interval
-    return {
-        "usd": row.mean_usd or 0.0,
-        "usd_low": usd.low,
-        "usd_high": usd.high,
-        "rate": row.rate,
-        "rate_low": share.low,
-        "rate_high": share.high,
-    }
+    known = [(row, row.mean_usd, bootstrap_mean(row.costs)) for row in rows if row.mean_usd is not None]
+    drawing.add_key(
+        (looks[row.strategy].shape, ink.slots[looks[row.strategy].slot], names[row.strategy]) for row, _, _ in known
+    )
+    left, right = find_ends(end for _, _, cost in known for end in (cost.low, cost.high))
+    low, high = find_ends(end for row, _, _ in known for end in (row.rate_interval.low, row.rate_interval.high))
+    plot = Plot(
+        drawing,
+        Axis(title="mean cost of a run as billed, USD", low=max(0.0, left), high=right, write=write_usd_tick),
+        Axis(title="instances solved", low=low, high=high, write=write_share_tick, most=1.0),
+        _HEIGHT,
+    )
+    for row, usd, cost in known:
+        x, y = plot.place((usd, row.rate))
+        colour = ink.slots[looks[row.strategy].slot]
+        share = row.rate_interval
+        for ends in (
+            (x, plot.place_y(share.low), x, plot.place_y(share.high)),
+            (plot.place_x(cost.low), y, plot.place_x(cost.high), y),
+        ):
+            drawing.add_line(*ends, colour, stroke_width=1.6, opacity=0.55, class_="interval")
+    for row, usd, _ in known:
+        look = looks[row.strategy]
+        drawing.add_mark(*plot.place((usd, row.rate)), look.shape, ink.slots[look.slot], radius=6)
 
 
 def _build_sections(study: OutcomeStudy) -> Iterator[str]:
     names = name_strategies(study)
     if any(row.mean_usd is not None for row in study.strategies):
-        yield wrap_section("costs", "Cost against solve rate", f'<div class="picture">{_draw_svg(study)}</div>')
+        draw = partial(_draw_points, study.shared or study.strategies)
+        chart = place_chart("outcomes", "points: mean cost and share of instances solved of each strategy", draw)
+        yield wrap_section("costs", "Cost against solve rate", chart)
     rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
     yield wrap_section("strategies", "Strategies", _build_table("strategy", list(COLUMNS), rows))
     if study.shared and not study.is_same_set:
@@ -152,17 +123,6 @@ def _build_sections(study: OutcomeStudy) -> Iterator[str]:
     notes = "".join(f"<li>{escape_text(note)}</li>" for note in list_notes(study))
     if notes:
         yield wrap_section("notes", "Notes", f"<ul>{notes}</ul>")
-
-
-def _draw_svg(study: OutcomeStudy) -> str:
-    """Draw the picture without its own title, in colours that follow the page's scheme."""
-    rows = study.shared or study.strategies
-    spec = _draw_points(rows, PAPER) | {"width": _WIDTH, "background": None}
-    svg: str = load_vega().vegalite_to_svg(json.dumps(spec))
-    names = {PAPER.text: "currentColor", PAPER.faint: "var(--line)", PAPER.ground: "var(--ground)"}
-    for colour, name in (names | {light: f"var(--{slot})" for slot, (light, _) in COLOURS.items()}).items():
-        svg = svg.replace(colour, name)
-    return svg
 
 
 def _build_table(first: str, titles: Sequence[str], rows: Sequence[tuple[str, Sequence[str]]]) -> str:

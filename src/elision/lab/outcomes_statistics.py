@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
+from types import ModuleType
 from typing import Final
 
 import msgspec
-import numpy as np
+
+from elision.errors import MissingExtra
 
 #: Share of such intervals that hold the true value.
 CONFIDENCE: Final = 0.95
@@ -48,12 +50,14 @@ def bootstrap_mean(
 ) -> Interval:
     """Return the percentile bootstrap interval of the mean of `values`; the same for the same seed.
 
-    Give differences within pairs for the interval of a paired difference. Raises ValueError without values.
+    Give differences within pairs for the interval of a paired difference. Raises ValueError without values,
+    MissingExtra without numpy.
 
     Source: Efron, B. (1979), Bootstrap methods: another look at the jackknife, Annals of Statistics 7, 1.
     """
     if not values:
         raise ValueError("no values: no mean")
+    np = _load_numpy()
     given = np.asarray(values, dtype=np.float64)
     random = np.random.default_rng(seed)
     means = np.empty(resamples)
@@ -63,3 +67,24 @@ def bootstrap_mean(
         means[start : start + rows] = given[random.integers(0, len(given), (rows, len(given)))].mean(axis=1)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high))
+
+
+def bootstrap_ratio(
+    values: Sequence[float], base: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Return the percentile bootstrap interval of sum(values) / sum(base), drawn in pairs. Raises MissingExtra."""
+    np = _load_numpy()
+    pairs = np.array([values, base])
+    drawn = np.random.default_rng(seed).integers(0, len(values), (resamples, len(values)))
+    sums = pairs[:, drawn].sum(axis=2)
+    low, high = np.quantile(sums[0] / sums[1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(low), float(high))
+
+
+def _load_numpy() -> ModuleType:
+    """Return numpy. Loaded with the first interval, since it is slow to import and only the extra `report` has it."""
+    try:
+        import numpy
+    except ImportError as error:
+        raise MissingExtra("an interval", "report") from error
+    return numpy

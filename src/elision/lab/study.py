@@ -20,7 +20,6 @@ from elision.lab.cheapest_plan import CheapestPlan
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
 from elision.lab.evidence_controls import find_common_items, measure_controls
 from elision.lab.head_estimate import add_recorded_head
-from elision.lab.hindsight import find_cheapest_plan
 from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
@@ -317,6 +316,9 @@ def _find_hindsight(
     sent: SentRun,
 ) -> CheapestPlan | None:
     """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
+    # Brings numpy, which is slow to import, and which only the extra `report` has.
+    from elision.lab.hindsight import find_cheapest_plan
+
     family = replace(strategy, schedule=CacheAwareSchedule())
     if family not in plans:
         plans[family] = find_cheapest_plan(run, family, prices, sizer, report, sent)

@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import zstandard
 
 from elision.errors import CorruptError
 from elision.trajectory.content import Text
@@ -25,6 +24,7 @@ from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_e
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, SessionOpened, TurnAdded, TurnAmended
 from elision.trajectory.text_pieces import PIECE, encode_pieces, split_text
 from elision.trajectory.turn import Turn
+from elision.zstd import CompressionParameter, ZstdCompressor, ZstdError, compress_frame, decompress_frame
 
 #: Characters from which on a text is kept apart: all sessions of an agent have the same tools and system message.
 LARGE: Final = 512
@@ -76,8 +76,9 @@ class Packer:
     """Packs and unpacks; for one thread at a time."""
 
     def __init__(self) -> None:
-        self._compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
-        self._decompressor = zstandard.ZstdDecompressor()
+        self._compressor = ZstdCompressor(
+            options={CompressionParameter.compression_level: LEVEL, CompressionParameter.checksum_flag: 1}
+        )
 
     def pack(self, *events: Event) -> PackedRecords:
         """Return `events` as one piece. Raises TypeError if one of them cannot be written as JSON."""
@@ -140,7 +141,7 @@ class Packer:
     def compress(self, data: bytes) -> bytes:
         """Return `data`, compressed if that makes it smaller, after a byte that says so, with a checksum."""
         if len(data) >= _WORTH:
-            small = self._compressor.compress(data)
+            small = compress_frame(self._compressor, data)
             if len(small) < len(data):
                 return _ZSTD + small
         return _PLAIN + zlib.crc32(data).to_bytes(4, "little") + data
@@ -152,8 +153,8 @@ class Packer:
         if len(pieces) == 1:
             return self.compress(pieces[0]), size
         # Letters are never so random that this makes so many of them larger.
-        packing = self._compressor.compressobj(size=size)
-        return b"".join([_ZSTD, *map(packing.compress, pieces), packing.flush()]), size
+        self._compressor.set_pledged_input_size(size)
+        return b"".join([_ZSTD, *map(self._compressor.compress, pieces), self._compressor.flush()]), size
 
     def decompress(self, packed: bytes) -> bytes:
         """Return what `compress` was given. Raises CorruptError."""
@@ -164,8 +165,8 @@ class Packer:
             raise CorruptError("stored bytes are not what was written: their checksum differs")
         try:
             if packed[:1] == _ZSTD:
-                return self._decompressor.decompress(packed[1:], max_output_size=_LARGEST)
-        except zstandard.ZstdError as error:
+                return decompress_frame(packed[1:], _LARGEST)
+        except ZstdError as error:
             raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
         raise CorruptError("stored bytes begin with no mark that this version knows")
 

@@ -32,7 +32,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "prometheus": "prometheus_client",
     "otel": "opentelemetry",
     "mcp": "mcp",
-    "report": "vl_convert",
+    "report": "resvg_py",
     "tune": "optuna",
 }
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from elision.lab.report import charts
 from elision.lab.report.palette import PAPER
+from elision.lab.report.svg import Drawing, measure_text
+from elision.lab.results import Study
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import Bill
@@ -16,51 +20,64 @@ from tests.lab.report.studies import EVERY_TURN, HINDSIGHT, HYBRID, MASKING, RAW
 LABELS = [RAW, EVERY_TURN, f"{MASKING} (recommended)", HYBRID, HINDSIGHT]
 
 
-def layer(spec: charts.Spec, name: str) -> charts.Spec:
-    (found,) = [each for each in spec["layer"] if each.get("name") == name]
-    return dict(found)
+def draw(draw: Callable[[Study, Drawing], None], what: Study, width: float = 760) -> list[ElementTree.Element]:
+    """The elements of a chart, in the order in which they are drawn."""
+    drawing = Drawing(width, PAPER)
+    draw(what, drawing)
+    return [*ElementTree.fromstring(drawing.render())]
+
+
+def select(elements: Sequence[ElementTree.Element], name: str) -> list[ElementTree.Element]:
+    return [each for each in elements if each.get("class") == name]
+
+
+def read_tip(element: ElementTree.Element) -> dict[str, str]:
+    return dict(line.split("\t") for line in element.attrib["data-tip"].split("\n"))
 
 
 def test_cost_has_a_bar_per_strategy_and_the_raw_line() -> None:
     """Bars in groups, the recommended one named as such, hindsight where there is one, one line at raw's cost."""
-    spec = charts.draw_costs(study(), PAPER)
-    values = spec["data"]["values"]
-    assert [value["strategy"] for value in values] == LABELS
-    assert [value["hindsight"] is None for value in values] == [True, False, False, True, True]
-    assert [value["usd"] for value in layer(spec, "raw")["data"]["values"]] == [5.0]
+    elements = draw(charts.draw_costs, study())
+    assert [each.text for each in select(elements, "bar-name")] == LABELS
+    assert len(select(elements, "hindsight")) == 2
+    [line] = select(elements, "paid")
+    raw = [piece for piece in select(elements, "piece") if read_tip(piece)["strategy"] == RAW]
+    assert float(line.attrib["x1"]) == pytest.approx(sum(float(each.attrib["width"]) for each in raw), abs=0.1)
 
 
 def test_the_parts_of_a_bar_are_its_cost() -> None:
-    """What is paid for adds up to each strategy's cost; only the summarizer of hybrids is a part of its own."""
-    spec = charts.draw_costs(study(), PAPER)
-    pieces = layer(spec, "pieces")["data"]["values"]
-    for value in spec["data"]["values"]:
-        own = [piece["usd"] for piece in pieces if piece["strategy"] == value["strategy"]]
-        assert sum(own) == pytest.approx(value["usd"])
+    """The widths of what is paid for are in the ratio of the strategies' costs."""
+    elements = draw(charts.draw_costs, study())
+    width = dict.fromkeys(LABELS, 0.0)
+    for piece in select(elements, "piece"):
+        width[read_tip(piece)["strategy"]] += float(piece.attrib["width"])
+    usd = {label: row(label.removesuffix(" (recommended)")).usd for label in LABELS}
+    for label in LABELS:
+        assert width[label] / width[RAW] == pytest.approx(usd[label] / usd[RAW], abs=0.001)
 
 
-def test_amounts_are_at_the_ends_of_bars_with_a_rim() -> None:
-    """The raw line is drawn first, so behind everything; texts have a rim that parts them from it."""
-    spec = charts.draw_costs(study(), PAPER)
-    names = [each.get("name") for each in spec["layer"]]
-    assert names == ["raw", "pieces", "hindsight", "rims of names", "names", "rims of amounts", "amounts"]
-    assert layer(spec, "rims of amounts")["mark"]["stroke"] == PAPER.ground
-    assert spec["encoding"]["x"]["scale"]["domainMax"] > 1.3 * max(value["usd"] for value in spec["data"]["values"])
+@pytest.mark.parametrize("width", [338, 760, 1160])
+def test_amounts_are_at_the_ends_of_bars_and_inside(width: float) -> None:
+    """The raw line is drawn first, so behind everything; texts have a rim that parts them from it; none is cut."""
+    elements = draw(charts.draw_costs, study(), width)
+    assert elements.index(select(elements, "paid")[0]) < elements.index(select(elements, "piece")[0])
+    for text in (*select(elements, "bar-name"), *select(elements, "bar-amount")):
+        assert text.get("stroke") == PAPER.ground
+        assert float(text.attrib["x"]) + measure_text(text.text or "") <= width
 
 
 def test_a_tip_compares_with_raw_and_says_what_is_paid_for() -> None:
     """The sign is that of the table: what costs more than raw has a plus."""
     expensive = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
-    spec = charts.draw_costs(replace(study(), rows=(row(RAW), expensive)), PAPER)
-    assert [value["vs recorded"] for value in spec["data"]["values"]] == ["–", "+3 %"]
-    tips = [tip["field"] for tip in layer(spec, "pieces")["encoding"]["tooltip"]]
-    assert tips == ["strategy", "paid for", "of it", "cost", "vs recorded", "× hindsight"]
+    pieces = select(draw(charts.draw_costs, replace(study(), rows=(row(RAW), expensive))), "piece")
+    assert list(dict.fromkeys(read_tip(piece)["vs recorded"] for piece in pieces)) == ["–", "+3 %"]
+    assert list(read_tip(pieces[0])) == ["strategy", "paid for", "of it", "cost", "vs recorded", "× hindsight"]
 
 
 def test_no_raw_line_where_strategies_saw_different_runs() -> None:
     """One line for all would be wrong for some."""
     uneven = replace(study(), rows=study().rows[:-1])
-    assert all(each.get("name") != "raw" for each in charts.draw_costs(uneven, PAPER)["layer"])
+    assert select(draw(charts.draw_costs, uneven), "paid") == []
 
 
 @pytest.mark.parametrize("name", load_price_table().sets)
@@ -99,7 +116,6 @@ def test_parts_of_nothing() -> None:
 def test_no_evidence_no_picture_of_it() -> None:
     """Without facts there is nothing to compare with cost; a hindsight schedule, which cannot be run, has no point."""
     bare = replace(study(), rows=tuple(replace(each, evidence_items=0) for each in study().rows))
-    assert charts.draw_visible_facts(bare, PAPER) is None
-    spec = charts.draw_visible_facts(study(), PAPER)
-    assert spec is not None
-    assert [value["strategy"] for value in spec["data"]["values"]] == [RAW, EVERY_TURN, MASKING, HYBRID]
+    assert charts.list_visible_facts(bare) == []
+    marks = select(draw(charts.draw_visible_facts, study()), "mark")
+    assert [read_tip(mark)["strategy"] for mark in marks] == [RAW, EVERY_TURN, MASKING, HYBRID]

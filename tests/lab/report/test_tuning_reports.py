@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import io
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from elision.config import load_settings
-from elision.lab.report.palette import PAPER
+from elision.lab.report.png import render_png
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.settings_file import describe_fully, write_settings
-from elision.lab.report.tuning_chart import build_picture, draw_frontier, draw_tuning
+from elision.lab.report.tuning_chart import draw_tuning
 from elision.lab.report.tuning_page import build_tuning_page
 from elision.lab.report.tuning_table import print_tuning
 from elision.lab.tuning.tuning_result import Tuning
@@ -58,7 +58,6 @@ def test_harmful_names_do_nothing() -> None:
     text = _print(hostile())
     assert "\x1b" not in text.replace("\x1b[", "")
     assert "\u202e" not in text
-    pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     page = build_tuning_page(hostile(), MADE_BY)
     for name in HOSTILE[:2]:
         assert name not in page
@@ -67,7 +66,6 @@ def test_harmful_names_do_nothing() -> None:
 
 def test_the_page_says_what_the_table_says() -> None:
     """The same sentences, every point, and who made it."""
-    pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     page = build_tuning_page(tuning(), MADE_BY)
     assert page.startswith("<!doctype html>")
     for words in ("Elision tune", "instead of $8.70 by default", "It holds.", "elision tune runs", "Every other point"):
@@ -76,22 +74,25 @@ def test_the_page_says_what_the_table_says() -> None:
 
 def test_the_picture_names_what_it_leaves_out() -> None:
     """Published rules that cost more than twice as much would squeeze all else together."""
-    spec = build_picture(tuning(), PAPER)
-    assert "published for SWE-agent (+130 %)" in json.dumps(spec["title"], ensure_ascii=False)
-    layers = {layer["name"]: layer for layer in draw_frontier(tuning(), PAPER)["layer"]}
-    labels = {value["label"] for value in layers["points"]["data"]["values"]}
-    assert {"default", "nothing hidden", "recommended: summarization 21+5"} <= labels
-    assert all(value["share"] <= 1.1 for layer in layers.values() for value in layer["data"]["values"])
+    picture = ElementTree.fromstring(draw_tuning(tuning()))
+    texts = [node.text for node in picture.iterfind(".//{*}text")]
+    assert "published for SWE-agent (+130 %)" in " ".join(filter(None, texts))
+    labels = [node.text for node in picture.iterfind(".//{*}text") if node.get("class") == "mark-label"]
+    assert sorted(filter(None, labels)) == [
+        "default",
+        "nothing hidden",
+        "preset swe-agent",
+        "recommended: summarization 21+5",
+    ]
 
 
 def test_the_picture_is_drawn() -> None:
     """Also where all points have one figure."""
-    pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
-    assert draw_tuning(tuning()).startswith(b"\x89PNG")
+    pytest.importorskip("resvg_py", reason="the extra `report` is not installed")
+    assert render_png(draw_tuning(tuning())).startswith(b"\x89PNG")
     raw = tuning().points[0]
-    assert draw_tuning(
-        replace(tuning(), points=(replace(raw, names=("default",)),), recommended="raw", default="raw")
-    ).startswith(b"\x89PNG")
+    alone = replace(tuning(), points=(replace(raw, names=("default",)),), recommended="raw", default="raw")
+    assert render_png(draw_tuning(alone)).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("found", [tuning(), hostile()], ids=["ordinary", "hostile"])

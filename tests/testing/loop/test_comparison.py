@@ -7,7 +7,6 @@ import pytest
 from elision.errors import SettingError
 from elision.testing.loop.closed_loop import TaskOutcome
 from elision.testing.loop.comparison import (
-    bootstrap_ratio,
     compare_variants,
     count_pairs,
     count_pairs_for_margin,
@@ -64,13 +63,6 @@ def test_no_task_solved() -> None:
     (found,) = compare_variants(runs)
     assert found.usd_per_solved is None
     assert "–" in format_comparisons([found])
-
-
-def test_pairs_are_drawn_together() -> None:
-    """Where every task costs half, the interval of the ratio is one point, however different the tasks are."""
-    base = [1.0, 100.0, 3.0, 70.0]
-    interval = bootstrap_ratio([each / 2 for each in base], base)
-    assert (interval.low, interval.high) == pytest.approx((0.5, 0.5))
 
 
 @pytest.mark.parametrize(

@@ -1,34 +1,31 @@
-"""The charts as Vega-Lite: cost by what is paid for, cost against visible facts, context of each call.
-
-Text of a trajectory is in data values, never in an expression. The page makes legends and tooltips.
-"""
+"""The charts of a study: cost by what is paid for, and cost against visible facts. The page draws contexts itself."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
-
-from elision.lab.report import figures
+from elision.lab.report import figures, wording
 from elision.lab.report.columns import is_baseline
 from elision.lab.report.names import group_rows, is_hindsight
-from elision.lab.report.palette import Ink, assign_looks
+from elision.lab.report.palette import PAPER, Ink, assign_looks
 from elision.lab.report.sent_wording import name_rows
+from elision.lab.report.svg import (
+    PADDING,
+    WIDTH,
+    Axis,
+    Drawing,
+    Plot,
+    Tip,
+    draw_bottom_axis,
+    find_ends,
+    measure_text,
+    write_share_tick,
+    write_usd_tick,
+)
 from elision.lab.results import BILLED, Row, Study
 from elision.trajectory.prices import Prices
 
-Spec: TypeAlias = dict[str, Any]
-
-SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 #: Pixels from bar to bar: a line of text above each bar, so that neither name nor figure is ever cut.
 STEP = 44
-_BAR = 14
-_TEXT_UP = -10
-_BAR_DOWN = 8
-#: The cost axis is this much longer than the longest bar: amounts are at the bars' ends.
-_ROOM_FOR_AMOUNTS = 1.34
+_NAME, _BAR, _THICK = 11, 30, 14
 
 #: Who is paid, in the order of the stack, and the slot of its colour.
 PAYEES = {
@@ -40,67 +37,69 @@ PAYEES = {
 }
 
 
-def draw_costs(study: Study, ink: Ink, *, legend: bool = False) -> Spec:
-    """A stacked bar per strategy, of what is paid for; a dashed line at raw's cost, a mark at the hindsight's.
+def draw_picture(study: Study, ink: Ink = PAPER) -> str:
+    """Return the first picture of a study as SVG: cost per strategy by what is paid for."""
+    drawing = Drawing(WIDTH, ink)
+    key = "Dashed line: what was sent, as recorded." + wording.describe_hindsight_mark(study)
+    lines = (f"{wording.describe_scope(study)}. {key}", wording.describe_prices(study.prices))
+    drawing.add_heading(wording.write_headline(study), lines)
+    draw_costs(study, drawing)
+    return drawing.render(padding=PADDING)
 
-    legend: draw what the colours mean too.
-    """
+
+def draw_costs(study: Study, drawing: Drawing) -> None:
+    """Draw a stacked bar per strategy, of what is paid for; a dashed line at raw's cost, a mark at the hindsight's."""
+    ink = drawing.ink
     names = name_rows(study)
     rows = [row for _, members in group_rows(study.totals) for row in members]
-    labels = {
-        row.strategy: names[row.strategy] + (" (recommended)" if row.strategy == study.recommended else "")
-        for row in rows
-    }
-    totals = [_build_bar(row, labels[row.strategy]) for row in rows]
-    pieces = [
-        {
-            "strategy": labels[row.strategy],
-            "paid for": payee,
-            "order": order,
-            "usd": usd,
-            "of it": f"{figures.format_usd(usd)} ({figures.format_share(usd / row.usd if row.usd else None)})",
-            **_format_amounts(row),
-        }
-        for row in rows
-        for order, (payee, usd) in enumerate(split_by_payee(row, study.prices).items())
-        if usd
-    ]
-    paid = [payee for payee in PAYEES if any(piece["paid for"] == payee for piece in pieces)]
-    tips = ["strategy", "cost", "vs recorded", *(["× hindsight"] if study.hindsight else [])]
-    longest = max((row.usd for row in rows), default=0.0)
-    x = _encode_usd("usd", "cost, USD") | {"scale": {"domainMin": 0, "domainMax": longest * _ROOM_FOR_AMOUNTS or 1}}
+    parts = {row.strategy: split_by_payee(row, study.prices) for row in rows}
+    paid = [payee for payee in PAYEES if any(found[payee] for found in parts.values())]
+    drawing.add_key(("square", ink.slots[PAYEES[payee]], payee) for payee in paid)
+    # Each bar leaves room for its amounts, and the longest amount may be at any of them.
+    scale = min(
+        [(drawing.width - 12 - measure_text(_write_amounts(row))) / row.usd for row in rows if row.usd]
+        + [(drawing.width - 8) / row.hindsight_usd for row in rows if row.hindsight_usd],
+        default=1.0,
+    )
+    top = drawing.bottom
+    bottom = top + STEP * len(rows)
     paid_costs = {round(row.paid_usd, 9) for row in rows if row.strategy != BILLED}
-    y = {"field": "strategy", "type": "nominal", "sort": [each["strategy"] for each in totals], "axis": None}
-    layers = [
-        *(_draw_paid_line(usd, ink) for usd in paid_costs if len(paid_costs) == 1 and usd),
-        _build_layer(
-            {"type": "bar", "yOffset": _BAR_DOWN, "height": _BAR},
-            color=encode_scaled("paid for", {payee: ink.slots[PAYEES[payee]] for payee in paid})
-            | ({"legend": {"orient": "top", "title": None, "offset": 4}} if legend else {}),
-            order={"field": "order"},
-            x=x | {"stack": "zero"},
-            tooltip=encode_tooltip(["strategy", "paid for", "of it", *tips[1:]]),
-        )
-        | {"data": {"values": pieces}, "name": "pieces"},
-        _build_layer(
-            {"type": "tick", "yOffset": _BAR_DOWN, "size": _BAR + 8, "opacity": 1, "thickness": 3}
-            | {"color": ink.text, "stroke": ink.ground},
-            x={"field": "hindsight", "type": "quantitative"},
-            tooltip=encode_tooltip(tips),
-        )
-        | {"name": "hindsight"},
-        *_draw_captions(ink),
-    ]
-    rest = {"data": {"values": totals}, "height": STEP * len(totals), "encoding": {"x": x, "y": y}, "layer": layers}
-    return build_base(ink) | rest
+    if len(paid_costs) == 1 and any(paid_costs):
+        x = paid_costs.pop() * scale
+        drawing.add_line(x, top, x, bottom, ink.slots["grey"], stroke_width=1.5, stroke_dasharray="5 4", class_="paid")
+    for place, row in enumerate(rows):
+        y = top + STEP * place
+        recommended = " (recommended)" if row.strategy == study.recommended else ""
+        name = names[row.strategy] + recommended
+        tip = _list_amounts(row, name, has_hindsight=study.hindsight)
+        drawing.add_text(0, y + _NAME, name, rim=True, class_="bar-name")
+        x = 0.0
+        for payee, usd in parts[row.strategy].items():
+            if usd:
+                share = figures.format_share(usd / row.usd if row.usd else None)
+                paid_for = ("paid for", payee), ("of it", f"{figures.format_usd(usd)} ({share})")
+                piece = {"x": x, "y": y + _BAR - _THICK / 2, "width": usd * scale, "height": _THICK}
+                look = {"class": "piece", "fill": ink.slots[PAYEES[payee]]}
+                drawing.add("rect", {**piece, **look}, tip=(tip[0], *paid_for, *tip[1:]))
+                x += usd * scale
+        drawing.add_text(x + 8, y + _BAR, _write_amounts(row), rim=True, class_="bar-amount")
+        if row.hindsight_usd is not None:
+            upright = {"x": row.hindsight_usd * scale - 1.5, "y": y + _BAR - _THICK / 2 - 4, "width": 3}
+            look = {"class": "hindsight", "fill": ink.text, "stroke": ink.ground}
+            drawing.add("rect", {**upright, "height": _THICK + 8, **look}, tip=tip)
+    axis = Axis(title="cost, USD", low=0, high=drawing.width / scale, write=write_usd_tick)
+    draw_bottom_axis(drawing, axis, lambda usd: usd * scale, (0, drawing.width), bottom + 4)
 
 
-def _format_amounts(row: Row) -> Spec:
-    return {
-        "cost": figures.format_usd(row.usd),
-        "vs recorded": figures.NOTHING if is_baseline(row) else figures.format_change(row.to_recorded),
-        "× hindsight": figures.format_multiple(row.to_hindsight),
-    }
+def _write_amounts(row: Row) -> str:
+    change = "" if is_baseline(row) or row.to_recorded is None else f"  {figures.format_change(row.to_recorded)}"
+    return figures.format_usd(row.usd) + change
+
+
+def _list_amounts(row: Row, name: str, *, has_hindsight: bool) -> Tip:
+    change = figures.NOTHING if is_baseline(row) else figures.format_change(row.to_recorded)
+    found = [("strategy", name), ("cost", figures.format_usd(row.usd)), ("vs recorded", change)]
+    return [*found, ("× hindsight", figures.format_multiple(row.to_hindsight))] if has_hindsight else found
 
 
 def split_by_payee(row: Row, prices: Prices) -> dict[str, float]:
@@ -121,216 +120,33 @@ def split_by_payee(row: Row, prices: Prices) -> dict[str, float]:
     return {payee: weight * factor for payee, weight in weights.items()} | {"summarizer": row.summarizer.usd}
 
 
-def draw_visible_facts(study: Study, ink: Ink) -> Spec | None:
-    """Cost against facts still visible, a labelled point per live strategy; None where there are no facts."""
+def list_visible_facts(study: Study) -> list[Row]:
+    """Return the strategies that can be run live and whose visible facts are known."""
+    return [row for row in study.totals if row.evidence_recall is not None and not is_hindsight(row.strategy)]
+
+
+def draw_visible_facts(study: Study, drawing: Drawing) -> None:
+    """Draw cost against facts still visible, a labelled point for each of `list_visible_facts`, which has some."""
     names = name_rows(study)
     looks = assign_looks(study.strategies)
-    values = [
-        {
-            "strategy": names[row.strategy],
-            "colour": ink.slots[looks[row.strategy].slot],
-            "shape": looks[row.strategy].shape,
-            "usd": row.usd,
-            "recall": row.evidence_recall,
-            "cost": figures.format_usd(row.usd),
-            "facts still visible": figures.format_share(row.evidence_recall),
-            "turns missing a fact": figures.format_count(row.regret_turns),
-        }
-        for row in study.totals
-        if row.evidence_recall is not None and not is_hindsight(row.strategy)
-    ]
-    if not values:
-        return None
-    x = _encode_usd("usd", "cost, USD") | {"scale": {"zero": False, "padding": 52}}
-    y = encode_quantity("recall", "facts still visible", scale={"zero": False, "padding": 14})
-    y["axis"] = {"format": ".0%", "tickCount": 5}
-    spec = build_base(ink) | {"data": {"values": values}, "height": 300, "encoding": {"x": x, "y": y}}
-    spec["layer"] = [
-        {
-            "name": "points",
-            "mark": draw_mark(ink, size=130),
-            "encoding": {
-                "color": encode_literal("colour"),
-                "shape": encode_literal("shape"),
-                "tooltip": encode_tooltip(["strategy", "cost", "facts still visible", "turns missing a fact"]),
-            },
-        },
-        # The page's script lets Vega place these where they hide nothing.
-        {
-            "name": "labels",
-            "mark": draw_label(ink),
-            "encoding": {"text": {"field": "strategy", "type": "nominal"}},
-        },
-    ]
-    return spec
-
-
-def draw_context(study: Study, ink: Ink) -> Spec:
-    """Tokens per call, a line per strategy, dots at cache rewrites, diamonds where a summary was written.
-
-    Its data sets `calls` and `marks` are filled by the page, for the run that is chosen there.
-    """
-    names = name_rows(study)
-    style = {names[label]: look for label, look in assign_looks(study.strategies).items()}
-    colour = encode_scaled("strategy", {name: ink.slots[look.slot] for name, look in style.items()})
-    dash = encode_scaled("strategy", {name: list(look.dash) for name, look in style.items()})
-    spec = build_base(ink) | {"height": 320}
-    x = encode_quantity("call", "call", scale={"nice": False})
-    x["axis"] = {"tickMinStep": 1, "tickCount": 8, "grid": False}
-    y = encode_quantity("tokens", "context, tokens")
-    y["axis"] = {"format": "~s", "tickCount": 6, "labelExpr": "datum.value ? datum.label : '0'"}
-    spec["encoding"] = {"x": x, "y": y, "color": colour}
-    spec["layer"] = [
-        {
-            "data": {"name": "calls", "values": []},
-            "mark": {"type": "line", "strokeWidth": 1.8, "interpolate": "linear", "clip": False},
-            "encoding": {"strokeDash": dash},
-        },
-        {
-            "name": "rewrites",
-            "data": {"name": "marks", "values": []},
-            "mark": draw_mark(ink, strokeWidth=0.7),
-            "encoding": {
-                "size": _choose_if_summary(120, 22),
-                "shape": _choose_if_summary("diamond", "circle"),
-            },
-        },
-    ]
-    return spec
-
-
-def make_standalone(spec: Spec, ink: Ink, width: int, title: str, subtitles: Sequence[str]) -> Spec:
-    """Return `spec` as a picture of its own: with a width, a ground, a title and lines below it."""
-    lines: list[str] = []
-    for sentence in re.split(r"(?<=\.) ", title):
-        lines += figures.wrap_text(sentence, 74)
-    heading = {
-        "text": lines,
-        "subtitle": list(subtitles),
-        "anchor": "start",
-        "frame": "group",
-        "fontSize": 17,
-        "color": ink.text,
-        "subtitleColor": ink.text,
-        "subtitleFontSize": 12,
-        "subtitlePadding": 6,
-        "offset": 14,
-    }
-    return spec | {"width": width, "background": ink.ground, "title": heading, "padding": 20, "autosize": "pad"}
-
-
-def _build_bar(row: Row, label: str) -> Spec:
-    compared = None if is_baseline(row) else row.to_recorded
-    change = "" if compared is None else f"  {figures.format_change(compared)}"
-    return {
-        "strategy": label,
-        "usd": row.usd,
-        "hindsight": row.hindsight_usd,
-        "figures": figures.format_usd(row.usd) + change,
-        **_format_amounts(row),
-    }
-
-
-def build_base(ink: Ink) -> Spec:
-    """Return what every chart begins with."""
-    return {
-        "$schema": SCHEMA,
-        "width": "container",
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "background": None,
-        "config": _build_config(ink),
-    }
-
-
-def _build_layer(mark: Spec, **encoding: Any) -> Spec:
-    return {"mark": mark, "encoding": encoding}
-
-
-def _draw_paid_line(usd: float, ink: Ink) -> Spec:
-    """Behind everything else, from top to bottom."""
-    mark = {"type": "rule", "color": ink.slots["grey"], "strokeWidth": 1.5, "strokeDash": [5, 4], "tooltip": None}
-    encoding = {"x": {"field": "usd", "type": "quantitative"}, "y": {"value": 0}, "y2": {"value": {"expr": "height"}}}
-    return {"name": "raw", "data": {"values": [{"usd": usd}]}, "mark": mark, "encoding": encoding}
-
-
-def _draw_captions(ink: Ink) -> list[Spec]:
-    """The name above each bar, the amounts at its end; each has a rim that parts it from the raw line."""
-    text: Spec = {"type": "text", "color": ink.text, "fontSize": 12.5, "baseline": "middle", "align": "left"}
-    amounts = text | {"yOffset": _BAR_DOWN, "dx": 8}
-    names = text | {"yOffset": _TEXT_UP}
-    rim = {"stroke": ink.ground, "strokeWidth": 5, "strokeJoin": "round"}
-    at_left = {"value": 0}
-    name = {"field": "strategy", "type": "nominal"}
-    amount = {"field": "figures", "type": "nominal"}
-    return [
-        _build_layer(names | rim, x=at_left, text=name) | {"name": "rims of names"},
-        _build_layer(names, x=at_left, text=name) | {"name": "names"},
-        _build_layer(amounts | rim, text=amount) | {"name": "rims of amounts"},
-        _build_layer(amounts, text=amount) | {"name": "amounts"},
-    ]
-
-
-def encode_literal(field: str) -> Spec:
-    """An encoding whose data values are the colours or shapes themselves."""
-    return {"field": field, "type": "nominal", "scale": None, "legend": None}
-
-
-def draw_mark(ink: Ink, **rest: Any) -> Spec:
-    """Return a filled point with a rim that parts it from its neighbours."""
-    return {"type": "point", "filled": True, "opacity": 1, "stroke": ink.ground, "strokeWidth": 1} | rest
-
-
-def draw_label(ink: Ink) -> Spec:
-    """Return a text to the right of its point."""
-    return {"type": "text", "align": "left", "dx": 10, "color": ink.text, "fontSize": 12}
-
-
-def encode_quantity(field: str, title: str, **rest: Any) -> Spec:
-    """Return the encoding of a number on an axis that is called `title`."""
-    return {"field": field, "type": "quantitative", "title": title} | rest
-
-
-def encode_scaled(field: str, values: Mapping[str, Any]) -> Spec:
-    """Return the encoding of a word as one of `values`: colours, dashes or shapes."""
-    scale = {"domain": list(values), "range": list(values.values())}
-    return {"field": field, "type": "nominal", "scale": scale, "legend": None}
-
-
-def _choose_if_summary(then: Any, otherwise: Any) -> Spec:
-    return {"condition": {"test": {"field": "kind", "equal": "summary"}, "value": then}, "value": otherwise}
-
-
-def _encode_usd(field: str, title: str) -> Spec:
-    axis = {"format": "$~r", "tickCount": 5, "title": title, "grid": False}
-    return {"field": field, "type": "quantitative", "axis": axis}
-
-
-def encode_tooltip(fields: list[str]) -> list[Spec]:
-    """Return the encoding of a tooltip that shows `fields`, a line each."""
-    return [{"field": field, "type": "nominal"} for field in fields]
-
-
-def _build_config(ink: Ink) -> Spec:
-    return {
-        "font": FONT,
-        "view": {"stroke": None},
-        "axis": {
-            "labelColor": ink.text,
-            "titleColor": ink.text,
-            "gridColor": ink.faint,
-            "domainColor": ink.faint,
-            "tickColor": ink.faint,
-            "labelFontSize": 12,
-            "titleFontSize": 12,
-            "titleFontWeight": 400,
-            "titlePadding": 8,
-            "labelOpacity": 0.8,
-            "titleOpacity": 0.8,
-        },
-        "legend": {"labelColor": ink.text, "labelFontSize": 12, "symbolType": "square"},
-    }
-
-
-def replace_infinity(value: float | None) -> float | None:
-    """For JSON, which knows no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+    rows = list_visible_facts(study)
+    found = [(row, row.usd, row.evidence_recall or 0.0) for row in rows]
+    left, right = find_ends(usd for _, usd, _ in found)
+    low, high = find_ends(recall for _, _, recall in found)
+    plot = Plot(
+        drawing,
+        Axis(title="cost, USD", low=left, high=right, write=write_usd_tick),
+        Axis(title="facts still visible", low=low, high=high, write=write_share_tick, most=1.0),
+        300,
+    )
+    places = [(row, *plot.place((usd, recall))) for row, usd, recall in found]
+    for row, x, y in places:
+        tip = [
+            ("strategy", names[row.strategy]),
+            ("cost", figures.format_usd(row.usd)),
+            ("facts still visible", figures.format_share(row.evidence_recall)),
+            ("turns missing a fact", figures.format_count(row.regret_turns)),
+        ]
+        look = looks[row.strategy]
+        drawing.add_mark(x, y, look.shape, drawing.ink.slots[look.slot], tip=tip)
+    plot.add_labels([(x, y, names[row.strategy]) for row, x, y in places], [(x, y) for _, x, y in places])

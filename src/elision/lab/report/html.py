@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from html import escape as html_escape
 from typing import Any
 
@@ -20,7 +22,6 @@ from elision.lab.report.columns import (
 )
 from elision.lab.report.names import (
     group_rows,
-    is_hindsight,
     is_raw,
     list_shortened,
     name_runs,
@@ -36,7 +37,7 @@ from elision.lab.report.page_shell import (
     wrap_section,
     wrap_subtitle,
 )
-from elision.lab.report.palette import PAGE, Look, assign_looks
+from elision.lab.report.palette import Look, assign_looks
 from elision.lab.report.provenance import Provenance
 from elision.lab.results import Row, Study, SummaryTable
 
@@ -65,11 +66,11 @@ RUN_COLUMNS = (
 
 
 def build_page(study: Study, made_by: Provenance | None = None) -> str:
-    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert.
+    """Return the page, to be written as UTF-8.
 
     made_by: what the page says of its making; None leaves that out.
     """
-    slots = {look.slot for look in assign_looks(study.strategies).values()} | set(charts.PAYEES.values())
+    slots = {look.slot for look in assign_looks(study.strategies).values()}
     return page_shell.fill_page(
         page_shell.PageParts(
             brand="Elision replay",
@@ -146,35 +147,17 @@ def _show_tiles(study: Study) -> str:
 def _show_costs(study: Study) -> str:
     text = "Dashed line: what was sent, as recorded."
     text += wording.describe_hindsight_mark(study)
-    chart = place_chart("cost", "stacked bars: the cost of each strategy, by what is paid for")
-    return wrap_section(
-        "", "What each strategy costs, and what is paid for", wrap_subtitle(text), _list_payees(study), chart
-    )
-
-
-def _list_payees(study: Study) -> str:
-    paid = {payee for row in study.totals for payee, usd in charts.split_by_payee(row, study.prices).items() if usd}
-    keys = "".join(
-        f"<li>{_draw_swatch(slot)}{escape_text(name)}</li>" for name, slot in charts.PAYEES.items() if name in paid
-    )
-    return f'<ul class="key">{keys}</ul>'
+    what = "stacked bars: the cost of each strategy, by what is paid for"
+    chart = place_chart("cost", what, partial(charts.draw_costs, study))
+    return wrap_section("", "What each strategy costs, and what is paid for", wrap_subtitle(text), chart)
 
 
 def _show_visible_facts(study: Study) -> str:
-    if charts.draw_visible_facts(study, PAGE) is None:
+    if not charts.list_visible_facts(study):
         return ""
     text = "Further left is cheaper; further up keeps visible more of the facts that the agent used later."
-    names = sent_wording.name_rows(study)
-    style = assign_looks(study.strategies)
-    keys = "".join(
-        f"<li>{_draw_point(style[row.strategy])}{escape_text(names[row.strategy])}</li>"
-        for row in study.totals
-        if row.evidence_recall is not None and not is_hindsight(row.strategy)
-    )
-    chart = place_chart("recall", "points: cost and facts still visible")
-    return wrap_section(
-        "", "Cost against facts still visible", wrap_subtitle(text), f'<ul class="key">{keys}</ul>', chart
-    )
+    chart = place_chart("recall", "points: cost and facts still visible", partial(charts.draw_visible_facts, study))
+    return wrap_section("", "Cost against facts still visible", wrap_subtitle(text), chart)
 
 
 def _show_context(study: Study) -> str:
@@ -211,16 +194,6 @@ def _draw_line(look: Look) -> str:
     dash = f'stroke-dasharray="{look.dash[0]} {look.dash[1]}"' if look.dash[1] else ""
     line = f'<line class="c-{look.slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dash}/>'
     return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
-
-
-def _draw_point(look: Look) -> str:
-    """The strategy's mark in the chart of points."""
-    shapes = {
-        "circle": '<circle cx="6" cy="6" r="5"/>',
-        "square": '<rect x="1.5" y="1.5" width="9" height="9"/>',
-        "diamond": '<path d="M6 0 12 6 6 12 0 6z"/>',
-    }
-    return f'<svg width="12" height="12" class="point c-{look.slot}" aria-hidden="true">{shapes[look.shape]}</svg>'
 
 
 def _show_totals(study: Study) -> str:
@@ -326,6 +299,7 @@ def _collect_data(study: Study) -> dict[str, Any]:
     columns = [column for column in RUN_COLUMNS if study.hindsight or column[1] != HINDSIGHT]
     return {
         "strategies": list(names.values()),
+        "looks": [[look.slot, list(look.dash)] for look in assign_looks(study.strategies).values()],
         "featured": names[best.strategy] if best else "",
         "columns": [{"key": key, "title": title, "kind": kind} for key, title, kind in columns],
         "runs": [
@@ -342,11 +316,6 @@ def _collect_data(study: Study) -> dict[str, Any]:
             if (found := study.series.get((*key, label))) is not None
         ],
         "first": runs[series[0]] if series else None,
-        "charts": {
-            "cost": charts.draw_costs(study, PAGE),
-            "recall": charts.draw_visible_facts(study, PAGE),
-            "context": charts.draw_context(study, PAGE) if series else None,
-        },
     }
 
 
@@ -367,7 +336,8 @@ def _list_run_numbers(row: Row, columns: Sequence[tuple[str, str, str]]) -> list
 
 
 def _round_number(value: float | None) -> float | None:
-    found = charts.replace_infinity(value)
+    # JSON knows no infinity.
+    found = value if value is not None and math.isfinite(value) else None
     if found is None or isinstance(found, int):
         return found
     return float(f"{found:.6g}")

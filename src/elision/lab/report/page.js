@@ -1,4 +1,4 @@
-// The page around the charts. Text from a recording reaches the document through textContent alone.
+// The page around the charts, and the chart of contexts. Text from a recording reaches the document through textContent alone.
 "use strict";
 (() => {
   const study = JSON.parse(document.getElementById("study").textContent);
@@ -29,73 +29,92 @@
   };
   const shown = (kind, value) => (value === null || value === undefined ? NOTHING : write[kind](value));
 
-  // ---- tooltip
+  // ---- tooltip: pairs of a name and a value, a line each
   const tip = byId("tip");
-  const tooltip = (handler, event, item, value) => {
+  const showTip = (event, pairs) => {
     tip.replaceChildren();
-    tip.hidden = !value;
-    if (!value) return;
-    for (const [name, text] of Object.entries(value)) {
-      if (text === null || text === undefined || text === "") continue;
+    tip.hidden = !pairs;
+    if (!pairs) return;
+    for (const [name, text] of pairs) {
       const line = make("div");
       if (name !== "strategy") line.append(make("span", name));
-      line.append(make("span", String(text)));
+      line.append(make("span", text));
       tip.append(line);
     }
     const box = tip.getBoundingClientRect();
     tip.style.left = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8)) + "px";
     tip.style.top = (event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 12 : event.clientY + 18) + "px";
   };
+  for (const chart of document.querySelectorAll(".chart:not(#context)")) {
+    chart.addEventListener("pointerleave", () => showTip());
+    chart.addEventListener("pointermove", (event) => {
+      const told = event.target.dataset.tip;
+      showTip(event, told && told.split("\n").map((line) => line.split("\t")));
+    });
+  }
 
-  // ---- charts
-  // Vega places the labels of points where they hide neither a point nor one another; Vega-Lite has no word for that.
-  const placeLabels = (vega) => {
-    const labels = vega.marks.find((mark) => mark.name === "labels_marks");
-    if (!labels) return vega;
-    const text = labels.encode.update;
-    labels.from = { data: "points_marks" };
-    labels.encode = { enter: { text: { field: study.labels || "datum.strategy" }, fill: text.fill, fontSize: text.fontSize, font: { value: study.charts.recall.config.font } }, update: {} };
-    labels.interactive = false;
-    labels.transform = [{
-      // At least a pixel: a window may be of no width for a moment.
-      type: "label", size: [{ signal: "max(width, 1)" }, { signal: "max(height, 1)" }], padding: 6,
-      anchor: ["right", "left", "top-right", "bottom-right", "top-left", "bottom-left", "top", "bottom"], offset: [4],
-    }];
-    return vega;
-  };
-  const options = { mode: "vega-lite", ast: true, actions: false, defaultStyle: false, renderer: "svg", tooltip, patch: placeLabels };
-  const draw = (id) => (study.charts[id] ? vegaEmbed(byId(id), study.charts[id], options).then((result) => result.view) : null);
-
-  // ---- context per call
+  // ---- context per call: a line per strategy, dots at cache rewrites, diamonds where a summary was written
   const chooser = byId("run");
+  const chart = byId("context");
   const lines = new Map();
   for (const [run, strategy, tokens, rewrites, summaries] of study.series) {
     if (!lines.has(run)) lines.set(run, []);
-    lines.get(run).push({ name: study.strategies[strategy], tokens, rewrites, summaries });
+    const [slot, dash] = study.looks[strategy];
+    lines.get(run).push({ name: study.strategies[strategy], slot, dash, tokens, rewrites, summaries: new Set(summaries) });
   }
   const boxes = [...document.querySelectorAll("input[data-strategy]")];
   const off = new Set(boxes.filter((box) => !box.checked).map((box) => study.strategies[Number(box.dataset.strategy)]));
-  let contextView = null;
-  const pointsOf = (run) => {
-    const calls = [], marks = [];
-    for (const { name, tokens, rewrites, summaries } of lines.get(run) || []) {
-      if (off.has(name)) continue;
-      tokens.forEach((size, place) => calls.push({ strategy: name, call: place + 1, tokens: size }));
-      const written = new Set(summaries);
+  const listed = () => (lines.get(Number(chooser.value)) || []).filter(({ name }) => !off.has(name));
+
+  const draw = (name, attributes, text) => {
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    if (text !== undefined) node.textContent = text;
+    return node;
+  };
+  const roundSteps = (most, wanted) => {
+    const power = 10 ** Math.floor(Math.log10(Math.max(1, most / wanted)));
+    const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= most / wanted) || 1;
+    return Array.from({ length: Math.floor(most / step) + 1 }, (_, place) => place * step);
+  };
+  const LEFT = 46, RIGHT = 12, TOP = 24, HIGH = 300, BOTTOM = TOP + HIGH;
+  // Where a call and a size are in the chart of the run that is chosen.
+  const measure = () => {
+    const width = Math.max(200, chart.clientWidth);
+    const last = Math.max(1, ...listed().map(({ tokens }) => tokens.length));
+    const most = Math.max(1, ...listed().map(({ tokens }) => tokens.reduce((a, b) => Math.max(a, b), 0)));
+    const step = (width - LEFT - RIGHT) / Math.max(1, last - 1);
+    return { width, last, most, step, x: (call) => LEFT + (call - 1) * step, y: (size) => BOTTOM - (size / most) * HIGH };
+  };
+  const drawContext = () => {
+    if (!chooser) return;
+    const { width, last, most, x, y } = measure();
+    const svg = draw("svg", { class: "drawn", width, height: BOTTOM + 44, viewBox: `0 0 ${width} ${BOTTOM + 44}` });
+    svg.append(draw("text", { x: 0, y: 12 }, "context, tokens"), draw("text", { x: (LEFT + width) / 2, y: BOTTOM + 40, "text-anchor": "middle" }, "call"));
+    for (const size of roundSteps(most, 5)) {
+      svg.append(draw("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(size), y2: y(size) }));
+      svg.append(draw("text", { x: LEFT - 8, y: y(size) + 4, "text-anchor": "end" }, write.tokens(size).replace(".0", "")));
+    }
+    for (const call of roundSteps(last, Math.max(3, width / 140))) {
+      if (call) svg.append(draw("text", { class: "tick", x: x(call), y: BOTTOM + 20, "text-anchor": call === last ? "end" : "middle" }, String(call)));
+    }
+    for (const { slot, dash, tokens } of listed()) {
+      const points = tokens.map((size, place) => `${x(place + 1).toFixed(1)},${y(size).toFixed(1)}`).join(" ");
+      svg.append(draw("polyline", { class: `line c-${slot}`, points, "stroke-dasharray": dash[1] ? dash.join(" ") : "none" }));
+    }
+    for (const { slot, tokens, rewrites, summaries } of listed()) {
       for (const call of new Set([...rewrites, ...summaries])) {
-        const kind = written.has(call) ? "summary" : "rewrite";
-        const event = kind === "summary" ? "a summary was written" : "the cache was rewritten";
-        marks.push({ strategy: name, call, tokens: tokens[call - 1], context: write.tokens(tokens[call - 1]), kind, event });
+        const [cx, cy] = [x(call), y(tokens[call - 1])];
+        const shape = summaries.has(call)
+          ? draw("path", { class: `event c-${slot}`, d: `M${cx} ${cy - 7}l7 7l-7 7l-7 -7Z` })
+          : draw("circle", { class: `event c-${slot}`, cx, cy, r: 2.8 });
+        svg.append(shape);
       }
     }
-    return { calls, marks };
+    chart.querySelector("svg")?.remove();
+    chart.prepend(svg);
   };
-  const showRun = () => {
-    if (!contextView) return;
-    const points = pointsOf(Number(chooser.value));
-    return contextView.data("calls", points.calls).data("marks", points.marks).runAsync();
-  };
-  const setUpContext = async () => {
+  const setUpContext = () => {
     if (!chooser) return;
     for (const run of lines.keys()) {
       const option = make("option", `${study.runs[run].name} (${write.count(study.runs[run].calls)} calls)`);
@@ -103,48 +122,45 @@
       chooser.append(option);
     }
     chooser.value = String(study.first);
-    chooser.addEventListener("change", showRun);
+    chooser.addEventListener("change", drawContext);
     for (const box of boxes) {
       box.addEventListener("change", () => {
         const name = study.strategies[Number(box.dataset.strategy)];
         if (box.checked) off.delete(name); else off.add(name);
-        showRun();
+        drawContext();
       });
     }
-    // The first run is part of the chart as it is drawn, so that its axes never see an empty one.
-    const { calls, marks } = pointsOf(study.first);
-    study.charts.context.layer[0].data.values = calls;
-    study.charts.context.layer[1].data.values = marks;
-    contextView = await draw("context");
+    let drawn = 0;
+    new ResizeObserver(() => {
+      if (chart.clientWidth !== drawn) drawContext();
+      drawn = chart.clientWidth;
+    }).observe(chart);
+    drawContext();
     setUpCrosshair();
   };
   // A line at the call under the pointer, and the sizes of all lines there.
   const setUpCrosshair = () => {
-    const chart = byId("context");
     const rule = make("div", undefined, "crosshair");
     rule.hidden = true;
     chart.append(rule);
     const hide = () => { rule.hidden = true; tip.hidden = true; };
     chart.addEventListener("pointerleave", hide);
     chart.addEventListener("pointermove", (event) => {
-      const drawing = chart.querySelector("svg").getBoundingClientRect();
-      const [left, top] = contextView.origin();
-      const place = event.clientX - drawing.left - left;
-      const listed = (lines.get(Number(chooser.value)) || []).filter(({ name }) => !off.has(name));
-      const last = Math.max(0, ...listed.map(({ tokens }) => tokens.length));
-      if (place < 0 || place > contextView.width() || last === 0) return hide();
-      const call = Math.min(last, Math.max(1, Math.round(contextView.scale("x").invert(place))));
+      const { width, last, step, x } = measure();
+      const place = event.clientX - chart.getBoundingClientRect().left;
+      if (place < LEFT - 4 || place > width - RIGHT + 4 || !listed().length) return hide();
+      const call = Math.min(last, Math.max(1, Math.round((place - LEFT) / step) + 1));
       rule.hidden = false;
-      rule.style.left = `${drawing.left - chart.getBoundingClientRect().left + left + contextView.scale("x")(call)}px`;
-      rule.style.top = `${top}px`;
-      rule.style.height = `${contextView.height()}px`;
-      const sizes = {};
-      for (const { name, tokens, rewrites, summaries } of listed) {
+      rule.style.left = `${x(call)}px`;
+      rule.style.top = `${TOP}px`;
+      rule.style.height = `${HIGH}px`;
+      const sizes = [["call", write.count(call)]];
+      for (const { name, tokens, rewrites, summaries } of listed()) {
         if (call > tokens.length) continue;
-        const mark = summaries.includes(call) ? ", summary" : rewrites.includes(call) ? ", cache rewrite" : "";
-        sizes[name] = write.tokens(tokens[call - 1]) + mark;
+        const mark = summaries.has(call) ? ", summary" : rewrites.includes(call) ? ", cache rewrite" : "";
+        sizes.push([name, write.tokens(tokens[call - 1]) + mark]);
       }
-      tooltip(null, event, null, { call: write.count(call), ...sizes });
+      showTip(event, sizes);
     });
   };
 
@@ -174,7 +190,7 @@
       name.title = `${value}: show its context above`;
       name.addEventListener("click", () => {
         chooser.value = String(run);
-        showRun();
+        drawContext();
         byId("context").closest("section").scrollIntoView({ block: "start" });
       });
     }
@@ -230,7 +246,5 @@
   };
 
   setUpTable();
-  Promise.all([draw("cost"), draw("recall"), draw("spent"), setUpContext()]).then(() => {
-    document.documentElement.dataset.drawn = "yes";
-  });
+  setUpContext();
 })();

@@ -10,20 +10,23 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import Any, Final
 
 from elision.lab.report import figures, wording
 from elision.lab.report.names import neutralize_text
-from elision.lab.report.palette import build_css
+from elision.lab.report.palette import PAGE, build_css
 from elision.lab.report.provenance import Provenance
-from elision.lab.report.vega import load_vega
+from elision.lab.report.svg import Drawing
 from elision.trajectory.trajectory import Problem
 
+#: Pixels of a chart on a phone, a tablet and a desk: class of the drawing (page.css) -> its width.
+WIDTHS: Final = {"small": 338, "middle": 680, "large": 1160}
+#: What page.js works from on a page without runs.
+NO_RUNS: Final[dict[str, list[object]]] = {"strategies": [], "columns": [], "runs": [], "rows": [], "series": []}
 #: Markup beside the name of the recommended strategy.
 BADGE = '<span class="badge">recommended</span>'
 
@@ -48,8 +51,8 @@ class PageParts:
 
 
 def fill_page(parts: PageParts) -> str:
-    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
-    scripts = [] if parts.data is None else [_load_bundle(), _read_asset("page.js")]
+    """Return the page, to be written as UTF-8."""
+    scripts = [] if parts.data is None else [_read_asset("page.js")]
     style = _build_style(parts.slots)
     return Template(_read_asset("page.html")).substitute(
         policy=_build_policy(scripts, style),
@@ -65,7 +68,7 @@ def fill_page(parts: PageParts) -> str:
         data=""
         if parts.data is None
         else f'<script type="application/json" id="study">{embed_json(parts.data)}</script>',
-        scripts=_embed_scripts(scripts),
+        scripts="".join(f"<script>{script}</script>" for script in scripts),
     )
 
 
@@ -73,20 +76,6 @@ def embed_json(value: Any) -> str:
     """Return `value` as JSON that is safe inside a script element, whatever its strings hold."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def _load_bundle() -> str:
-    """Vega with its interpreter, which runs expressions without `eval`."""
-    bundle: str = load_vega().javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return bundle
-
-
-def _embed_scripts(scripts: Sequence[str]) -> str:
-    """The scripts, after the notice that travels with Vega."""
-    if not scripts:
-        return ""
-    return f"<!--\n{_read_asset('vega-licence.txt')}-->" + "".join(f"<script>{script}</script>" for script in scripts)
 
 
 def _read_asset(name: str) -> str:
@@ -121,9 +110,19 @@ def wrap_section(kind: str, title: str, *content: str) -> str:
     return f'<section class="{kind}"><h2>{escape_text(title)}</h2>{"".join(content)}</section>'
 
 
-def place_chart(name: str, what: str) -> str:
-    """Return the place where page.js draws the chart `name`. what: its meaning, as text."""
-    return f'<div class="chart" id="{name}" role="img" aria-label="{escape_text(what)}"></div>'
+def place_chart(name: str, what: str, draw: Callable[[Drawing], None] | None = None) -> str:
+    """Return the chart `name`; without `draw`, the place where page.js draws it. what: its meaning, as text.
+
+    It is drawn once for each of WIDTHS, since text that is scaled down cannot be read; the style shows the one that
+    fits.
+    """
+    drawings = []
+    for size, width in WIDTHS.items():
+        if draw is not None:
+            drawing = Drawing(width, PAGE)
+            draw(drawing)
+            drawings.append(drawing.render(class_=size))
+    return f'<div class="chart" id="{name}" role="img" aria-label="{escape_text(what)}">{"".join(drawings)}</div>'
 
 
 def wrap_subtitle(text: str) -> str:

@@ -46,7 +46,7 @@ _SHAPES = {"": "circle", "-pale": "square", "-deep": "diamond"}
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """slot: a key of COLOURS. dash: stroke and gap in pixels. shape: as Vega names it."""
+    """slot: a key of COLOURS. dash: stroke and gap in pixels. shape: of its points, as `Drawing.add_mark` names it."""
 
     slot: str
     dash: tuple[int, int] = (1, 0)

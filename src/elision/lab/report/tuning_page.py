@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from elision.lab.report import figures, tuning_wording, wording
 from elision.lab.report.names import name_runs
 from elision.lab.report.page_shell import (
     BADGE,
+    NO_RUNS,
     PageParts,
     build_row,
     build_table,
@@ -19,7 +21,6 @@ from elision.lab.report.page_shell import (
     wrap_section,
     wrap_subtitle,
 )
-from elision.lab.report.palette import PAGE
 from elision.lab.report.provenance import Provenance
 from elision.lab.report.sent_wording import label_sent_rows
 from elision.lab.report.settings_file import describe_fully, quote_toml
@@ -44,7 +45,7 @@ MOST_LISTED = 300
 
 
 def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
-    """Return the page, to be written as UTF-8. Raises MissingExtra without vl-convert."""
+    """Return the page, to be written as UTF-8."""
     others = [point for point in tuning.points if not point.names and not point.on_frontier]
     notes = "".join(f"<p>{escape_text(note)}</p>" for note in tuning_wording.list_notes(tuning))
     return fill_page(
@@ -67,7 +68,7 @@ def build_tuning_page(tuning: Tuning, made_by: Provenance) -> str:
                 wrap_section("read", "How to read this", notes),
             ],
             footer=list_provenance(made_by, ("Recorded as", made_by.recorded), ("Prices", tuning.prices.name)),
-            data=_collect_data(tuning),
+            data=NO_RUNS,
         )
     )
 
@@ -89,7 +90,9 @@ def _show_recommendation(tuning: Tuning) -> str:
 
 def _show_frontier(tuning: Tuning) -> str:
     text = "Filled: runs to fit. Hollow: runs to judge. Ring: recommended. Grey: beaten. Point at one to read it."
-    chart = place_chart("recall", "points: cost and facts still visible of every strategy tried")
+    chart = place_chart(
+        "recall", "points: cost and facts still visible of every strategy tried", partial(draw_frontier, tuning)
+    )
     return wrap_section(
         "", "Cost against facts still visible", wrap_subtitle(" ".join([text, *describe_far_points(tuning)])), chart
     )
@@ -145,16 +148,3 @@ def _show_runs(tuning: Tuning) -> str:
         f"<tr><td>{part}</td><td><bdi>{escape_text(names[key])}</bdi></td></tr>" for part, keys in parts for key in keys
     ]
     return wrap_section("", "Runs", build_table(("part", "run"), body))
-
-
-def _collect_data(tuning: Tuning) -> dict[str, object]:
-    """What page.js works from: a study without runs, and one chart."""
-    return {
-        "strategies": [],
-        "columns": [],
-        "runs": [],
-        "rows": [],
-        "series": [],
-        "labels": "datum.label",
-        "charts": {"recall": draw_frontier(tuning, PAGE)},
-    }

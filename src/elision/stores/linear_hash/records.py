@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import zstandard
-
 from elision.errors import CorruptError
 from elision.stores.linear_hash.directory import MAX_NUMBER, KeyMaker, check_number
 from elision.stores.linear_hash.log import File
 from elision.stores.packing import decode_json, restore_texts, split_event
 from elision.trajectory.event_json import check_version, decode_event
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
+from elision.zstd import CompressionParameter, ZstdCompressor, ZstdDict, ZstdError, compress_frame, decompress_frame
 
 BEGIN, EVENT, DELETE = 1, 2, 3
 #: Checksum of the rest, size of the record, session, number in its log, turn, size before packing, kind, flags, texts,
@@ -131,12 +130,14 @@ class RecordPacker:
     """Packs and unpacks records; for one thread at a time."""
 
     def __init__(self) -> None:
-        known = zstandard.ZstdCompressionDict(DICTIONARY, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-        known.precompute_compress(level=_LEVEL)
-        self._compress = zstandard.ZstdCompressor(
-            level=_LEVEL, dict_data=known, write_checksum=False, write_dict_id=False
-        ).compress
-        self._decompress = zstandard.ZstdDecompressor(dict_data=known).decompress
+        self._known = ZstdDict(DICTIONARY, is_raw=True)
+        # A record has a checksum of its own.
+        options: dict[int, int] = {
+            CompressionParameter.compression_level: _LEVEL,
+            CompressionParameter.checksum_flag: 0,
+            CompressionParameter.dict_id_flag: 0,
+        }
+        self._compressor = ZstdCompressor(options=options, zstd_dict=self._known.as_digested_dict)
 
     def pack_event(
         self,
@@ -187,7 +188,7 @@ class RecordPacker:
         texts: tuple[bytes, ...],
     ) -> tuple[RecordHeader, bytes]:
         """Return a record and its header. texts: keys of the large texts that the payload contains."""
-        packed = self._compress(payload)
+        packed = compress_frame(self._compressor, payload)
         is_plain = len(packed) >= len(payload)
         if is_plain:
             packed = payload
@@ -275,8 +276,8 @@ class RecordPacker:
         if header.is_plain:
             return packed
         try:
-            return self._decompress(packed, max_output_size=_LARGEST)
-        except zstandard.ZstdError as error:
+            return decompress_frame(packed, _LARGEST, self._known)
+        except ZstdError as error:
             raise CorruptError(f"stored bytes cannot be unpacked: {error}") from error
 
 

@@ -8,15 +8,13 @@ from statistics import NormalDist, fmean
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from elision.errors import SettingError
-from elision.lab.outcomes_statistics import Interval, bootstrap_mean
+from elision.lab.outcomes_statistics import CONFIDENCE, Interval, bootstrap_mean, bootstrap_ratio
 from elision.testing.loop.closed_loop import TaskOutcome
 
 #: Points of solved tasks that a variant may be worse by and still count as not inferior.
 MARGIN: Final = 0.05
-CONFIDENCE: Final = 0.95
 RESAMPLES: Final = 4_000
 
 
@@ -68,7 +66,7 @@ def compare_variants(outcomes: Iterable[TaskOutcome], baseline: str = "raw") -> 
 
 def _compare(prices: str, variant: str, own: Sequence[TaskOutcome], base: Sequence[TaskOutcome]) -> Comparison:
     changes = [float(mine.solved) - float(other.solved) for mine, other in zip(own, base, strict=True)]
-    interval = bootstrap_mean(changes, confidence=CONFIDENCE, resamples=RESAMPLES)
+    interval = bootstrap_mean(changes, resamples=RESAMPLES)
     solved = sum(each.solved for each in own)
     calls, base_calls = [float(each.calls) for each in own], [float(each.calls) for each in base]
     usd, base_usd = [each.usd for each in own], [each.usd for each in base]
@@ -82,24 +80,15 @@ def _compare(prices: str, variant: str, own: Sequence[TaskOutcome], base: Sequen
         not_inferior=interval.low > -MARGIN,
         calls=fmean(calls),
         calls_ratio=sum(calls) / sum(base_calls),
-        calls_interval=bootstrap_ratio(calls, base_calls),
+        calls_interval=bootstrap_ratio(calls, base_calls, resamples=RESAMPLES),
         usd=fmean(usd),
         usd_ratio=sum(usd) / sum(base_usd),
-        usd_interval=bootstrap_ratio(usd, base_usd),
+        usd_interval=bootstrap_ratio(usd, base_usd, resamples=RESAMPLES),
         usd_per_solved=sum(usd) / solved if solved else None,
         recalls=fmean(each.recalls for each in own),
         rereads=fmean(each.rereads for each in own),
         wrong=fmean(each.wrong for each in own),
     )
-
-
-def bootstrap_ratio(values: Sequence[float], base: Sequence[float], *, seed: int = 0) -> Interval:
-    """Return the percentile bootstrap interval of sum(values) / sum(base), drawn in pairs."""
-    pairs = np.array([values, base])
-    drawn = np.random.default_rng(seed).integers(0, len(values), (RESAMPLES, len(values)))
-    sums = pairs[:, drawn].sum(axis=2)
-    low, high = np.quantile(sums[0] / sums[1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Interval(float(low), float(high))
 
 
 def count_pairs(difference: float, discordant: float, *, power: float = 0.8) -> int:

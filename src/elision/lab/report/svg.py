@@ -1,0 +1,320 @@
+"""Charts as SVG: marks, axes, keys, and labels that hide nothing.
+
+Texts are escaped here, whatever a recording put into them. Colours are those of an `Ink`: on a page they are CSS
+variables, which follow its light or dark scheme; in a picture they are plain colours.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from elision.lab.report.figures import wrap_text
+from elision.lab.report.names import neutralize_text
+from elision.lab.report.palette import Ink
+
+FONT: Final = (
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', 'Liberation Sans', 'Noto Sans', "
+    "sans-serif"
+)
+#: Pixels of an ordinary letter's height, and of a line of such text.
+TEXT: Final = 12.5
+LINE: Final = 18.0
+#: Pixels of a picture that is a file of its own, and of the ground around it.
+WIDTH: Final = 760
+PADDING: Final = 20
+#: Name and value of each line of a tooltip.
+Tip: TypeAlias = Sequence[tuple[str, str]]
+Attributes: TypeAlias = Mapping[str, str | float]
+_WIDE: Final = frozenset("mwMW%@—…")
+_NARROW: Final = frozenset("iljIftr.,:;'|!()[]-/ \xa0")
+#: Where a label may be: anchor, and its distance from its point in pixels; the best first.
+_SIDES: Final = tuple(
+    (anchor, dx, dy)
+    for dy in (0, -16, 16, -30, 30, -46, 46, -62, 62)
+    for anchor, dx in (("start", 10), ("end", -10), ("middle", 0))
+    if dy or anchor != "middle"
+)
+
+
+def measure_text(text: str, size: float = TEXT) -> float:
+    """Return the width of `text` in pixels, a little too wide for most fonts."""
+    units = 0.0
+    for char in text:
+        if unicodedata.east_asian_width(char) in "WF":
+            units += 1.0
+        elif char in _WIDE:
+            units += 0.95
+        elif char in _NARROW:
+            units += 0.38
+        else:
+            units += 0.69 if char.isupper() else 0.62
+    return units * size
+
+
+class Drawing:
+    """A chart that grows downward. bottom: the y below everything drawn so far, in pixels."""
+
+    def __init__(self, width: float, ink: Ink) -> None:
+        self.width = width
+        self.ink = ink
+        self.bottom = 0.0
+        self._parts: list[str] = []
+
+    def add(self, tag: str, attributes: Attributes, content: str = "", tip: Tip = ()) -> None:
+        """Add an element. content: markup. tip: what a pointer reads there. In names `_` stands for `-`."""
+        found = dict(attributes)
+        if tip:
+            found["data_tip"] = "\n".join(f"{name}\t{neutralize_text(value)}" for name, value in tip if value)
+        written = "".join(
+            f' {name.strip("_").replace("_", "-")}="{_format_value(value)}"' for name, value in found.items()
+        )
+        self._parts.append(f"<{tag}{written}>{content}</{tag}>" if content else f"<{tag}{written}/>")
+
+    def add_line(self, x1: float, y1: float, x2: float, y2: float, colour: str, **attributes: str | float) -> None:
+        self.add("line", {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke": colour, **attributes})
+
+    def add_curve(self, points: Iterable[tuple[float, float]], colour: str, **attributes: str | float) -> None:
+        """Add straight lines from point to point."""
+        self.add("polyline", {"points": _join_points(points), "fill": "none", "stroke": colour, **attributes})
+
+    def add_text(
+        self, x: float, y: float, text: str, *, size: float = TEXT, rim: bool = False, **attributes: str | float
+    ) -> None:
+        """Add a text whose middle is at height y. rim: part it by the ground's colour from what it lies on."""
+        found: dict[str, str | float] = {"x": x, "y": y + 0.36 * size, "font_size": size, "fill": self.ink.text}
+        if rim:
+            found |= {"stroke": self.ink.ground, "stroke_width": 5, "stroke_linejoin": "round", "paint_order": "stroke"}
+        self.add("text", found | attributes, html.escape(neutralize_text(text)))
+
+    def add_mark(
+        self, x: float, y: float, shape: str, colour: str, *, radius: float = 5.5, filled: bool = True, tip: Tip = ()
+    ) -> None:
+        """Add a point with a rim, or a hollow one. shape: circle, square, diamond or triangle."""
+        paint: dict[str, str | float]
+        if filled:
+            paint = {"class": "mark", "fill": colour, "stroke": self.ink.ground, "stroke_width": 1}
+        else:
+            paint = {"class": "mark", "fill": "none", "stroke": colour, "stroke_width": 2, "pointer_events": "all"}
+        if shape == "circle":
+            self.add("circle", {"cx": x, "cy": y, "r": radius, **paint}, tip=tip)
+            return
+        r = radius
+        corners = {
+            "square": ((-0.9 * r, -0.9 * r), (0.9 * r, -0.9 * r), (0.9 * r, 0.9 * r), (-0.9 * r, 0.9 * r)),
+            "diamond": ((0, -1.25 * r), (1.25 * r, 0), (0, 1.25 * r), (-1.25 * r, 0)),
+            "triangle": ((0, -1.15 * r), (1.1 * r, 0.85 * r), (-1.1 * r, 0.85 * r)),
+        }[shape]
+        self.add("polygon", {"points": _join_points((x + dx, y + dy) for dx, dy in corners), **paint}, tip=tip)
+
+    def add_key(self, entries: Iterable[tuple[str, str, str]]) -> None:
+        """Add what colours and shapes mean, in as many lines as it takes. entries: (shape, colour, meaning) each."""
+        x = 0.0
+        self.bottom += LINE / 2
+        for shape, colour, meaning in entries:
+            width = 18 + measure_text(meaning) + 16
+            if x and x + width - 16 > self.width:
+                x = 0.0
+                self.bottom += LINE + 2
+            self.add_mark(x + 6, self.bottom, shape, colour)
+            self.add_text(x + 18, self.bottom, meaning)
+            x += width
+        self.bottom += LINE / 2 + 10
+
+    def add_heading(self, title: str, lines: Sequence[str]) -> None:
+        """Add a title and lines below it, broken at the drawing's width."""
+        for sentence in re.split(r"(?<=\.) ", title):
+            for line in wrap_text(sentence, int(self.width / measure_text("n", 17))):
+                self.add_text(0, self.bottom + 11, line, size=17, font_weight="bold")
+                self.bottom += 22
+        for text in lines:
+            for line in wrap_text(text, int(self.width / 6.9)):
+                self.add_text(0, self.bottom + 9, line, size=12)
+                self.bottom += 17
+        self.bottom += 12
+
+    def render(self, *, padding: float = 0, class_: str = "") -> str:
+        """Return the SVG. padding: pixels of ground around it, for a picture; 0 for a page, whose ground it has."""
+        width, height = self.width + 2 * padding, self.bottom + 2 * padding
+        box = " ".join(map(_format_value, (-padding, -padding, width, height)))
+        size = f' width="{_format_value(width)}" height="{_format_value(height)}"'
+        ground = ""
+        if padding:
+            ground = f'<rect x="{-padding}" y="{-padding}" width="100%" height="100%" fill="{self.ink.ground}"/>'
+        named = f' class="{class_}"' if class_ else ""
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg"{named}{size} viewBox="{box}" font-family="{FONT}">'
+            f"{ground}{''.join(self._parts)}</svg>"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What an axis shows: from `low` to `high`, ticks written by `write` (value, step), none above `most`."""
+
+    title: str
+    low: float
+    high: float
+    write: Callable[[float, float], str]
+    most: float = math.inf
+
+    def list_ticks(self, wanted: int) -> tuple[list[float], float]:
+        """Return at most about `wanted` round numbers between both ends, and their step."""
+        rough = (self.high - self.low) / max(1, wanted)
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+        first, last = math.ceil(self.low / step - 1e-6), math.floor(min(self.high, self.most) / step + 1e-6)
+        return [number * step for number in range(first, last + 1)], step
+
+
+class Plot:
+    """Two axes in a drawing, and where a value is between them.
+
+    height: of the plot alone, in pixels. ends: its left and right; without them it is as wide as the drawing.
+    """
+
+    def __init__(
+        self, drawing: Drawing, x: Axis, y: Axis, height: float, ends: tuple[float, float] | None = None
+    ) -> None:
+        start, end = ends or (0.0, drawing.width)
+        ticks, step = y.list_ticks(max(2, round(height / 60)))
+        labels = [y.write(value, step) for value in ticks]
+        drawing.add_text(start, drawing.bottom + LINE / 2, y.title, size=12, opacity=0.8)
+        self._axes = x, y
+        self.left = start + max((measure_text(label, 12) for label in labels), default=0.0) + 10
+        self.right = end - 16
+        self.top = drawing.bottom + LINE + 6
+        self.bottom = self.top + height
+        self.drawing = drawing
+        for value, label in zip(ticks, labels, strict=True):
+            at = self.place_y(value)
+            drawing.add_line(self.left, at, self.right, at, drawing.ink.faint)
+            drawing.add_text(self.left - 8, at, label, size=12, text_anchor="end", opacity=0.8)
+        draw_bottom_axis(drawing, x, self.place_x, (self.left, self.right), self.bottom)
+
+    def place_x(self, value: float) -> float:
+        axis = self._axes[0]
+        return self.left + (value - axis.low) / (axis.high - axis.low) * (self.right - self.left)
+
+    def place_y(self, value: float) -> float:
+        axis = self._axes[1]
+        return self.bottom - (value - axis.low) / (axis.high - axis.low) * (self.bottom - self.top)
+
+    def place(self, point: tuple[float, float]) -> tuple[float, float]:
+        return self.place_x(point[0]), self.place_y(point[1])
+
+    def add_labels(self, labels: Sequence[tuple[float, float, str]], marks: Iterable[tuple[float, float]]) -> None:
+        """Add labels beside their points where they hide the fewest of `marks` and of each other; all in pixels."""
+        points = [(x - 6, y - 6, x + 6, y + 6) for x, y in marks]
+        taken: list[tuple[float, float, float, float]] = []
+        for x, y, text in labels:
+            boxes = [_measure_label(text, x, y, *side) for side in _SIDES]
+            # Another label is worse to hide than a point.
+            costs = [self._count_hidden(box, points) + 5 * self._count_hidden(box, taken) for box in boxes]
+            anchor, dx, dy = _SIDES[costs.index(min(costs))]
+            taken.append(boxes[costs.index(min(costs))])
+            self.drawing.add_text(x + dx, y + dy, text, size=12, text_anchor=anchor, class_="mark-label", rim=True)
+
+    def _count_hidden(
+        self, box: tuple[float, float, float, float], taken: Sequence[tuple[float, float, float, float]]
+    ) -> int:
+        """Return how many of `taken` a label in `box` would hide; being cut off at an edge counts as several."""
+        left, top, right, bottom = box
+        hidden = sum(left < x1 and x0 < right and top < y1 and y0 < bottom for x0, y0, x1, y1 in taken)
+        is_cut = left < 0 or right > self.drawing.width or top < self.top - 8 or bottom > self.bottom
+        return hidden + 10 * is_cut
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value with its interval, and what stands to the left of it."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    colour: str
+
+
+def draw_spans(
+    drawing: Drawing, spans: Sequence[Span], axis: Axis, neutral: float, ends: tuple[float, float], step: float = 24
+) -> None:
+    """Draw values below each other, and a dashed line where nothing changes. ends: of the axis; names are at 0."""
+    left, right = ends
+
+    def place(value: float) -> float:
+        return left + (value - axis.low) / (axis.high - axis.low) * (right - left)
+
+    top, bottom = drawing.bottom, drawing.bottom + step * len(spans)
+    at = place(neutral)
+    drawing.add_line(at, top, at, bottom, drawing.ink.slots["grey"], stroke_dasharray="5 4")
+    for number, span in enumerate(spans):
+        y = top + step * (number + 0.5)
+        drawing.add_text(0, y, span.name, size=12)
+        drawing.add_line(place(span.low), y, place(span.high), y, span.colour, stroke_width=2)
+        drawing.add_mark(place(span.value), y, "circle", span.colour, radius=4.5)
+    draw_bottom_axis(drawing, axis, place, ends, bottom + 2)
+
+
+def draw_bottom_axis(
+    drawing: Drawing, axis: Axis, place: Callable[[float], float], ends: tuple[float, float], y: float
+) -> None:
+    """Draw an axis from left to right at height y, and go on below it."""
+    left, right = ends
+    widest = max(measure_text(axis.write(end, (axis.high - axis.low) / 4), 12) for end in (axis.low, axis.high))
+    ticks, step = axis.list_ticks(max(2, min(8, int((right - left) / (widest + 24)))))
+    drawing.add_line(left, y, right, y, drawing.ink.faint)
+    for value in ticks:
+        at = place(value)
+        label = axis.write(value, step)
+        # A label at an end of the axis is moved inside rather than cut.
+        room = measure_text(label, 12) / 2
+        drawing.add_line(at, y, at, y + 5, drawing.ink.faint)
+        inside = min(max(at, room), drawing.width - room)
+        drawing.add_text(inside, y + 15, label, size=12, text_anchor="middle", opacity=0.8)
+    drawing.add_text((left + right) / 2, y + 35, axis.title, size=12, text_anchor="middle", opacity=0.8)
+    drawing.bottom = y + 46
+
+
+def write_usd_tick(value: float, step: float) -> str:
+    """`$5`, `$0.05`: as many decimals as the step needs."""
+    return f"${value:,.{_count_decimals(step)}f}"
+
+
+def write_share_tick(value: float, step: float) -> str:
+    """`95 %`: as many decimals as the step needs."""
+    return f"{100 * value:.{_count_decimals(100 * step)}f}\xa0%"
+
+
+def find_ends(values: Iterable[float], room: float = 0.08) -> tuple[float, float]:
+    """Return the ends of an axis that leaves a share of `room` around `values`."""
+    known = list(values)
+    low, high = min(known), max(known)
+    around = room * (high - low) or 0.05 * abs(high) or 0.05
+    return low - around, high + around
+
+
+def _count_decimals(step: float) -> int:
+    return max(0, -math.floor(math.log10(step) + 1e-9))
+
+
+def _measure_label(text: str, x: float, y: float, anchor: str, dx: int, dy: int) -> tuple[float, float, float, float]:
+    """Return left, top, right and bottom of a label at the point (x, y)."""
+    width = measure_text(text, 12)
+    left = x + dx - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+    return left, y + dy - 7, left + width, y + dy + 7
+
+
+def _join_points(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{_format_value(x)},{_format_value(y)}" for x, y in points)
+
+
+def _format_value(value: str | float) -> str:
+    if isinstance(value, str):
+        return html.escape(value).replace("\n", "&#10;").replace("\t", "&#9;")
+    return f"{value:.2f}".rstrip("0").rstrip(".")
