@@ -12,11 +12,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import active_children
+from typing import TYPE_CHECKING
 
 from elision.engine import Log
 from elision.errors import BudgetError
 from elision.lab.candidates import RECOMMENDED
-from elision.lab.cheapest_plan import CheapestPlan
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
 from elision.lab.evidence_controls import find_common_items, measure_controls
 from elision.lab.head_estimate import add_recorded_head
@@ -44,6 +44,9 @@ from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
+
+if TYPE_CHECKING:
+    from elision.lab.cheapest_plan import CheapestPlan
 
 #: How often the progress of worker processes is looked at.
 PROGRESS_SECONDS = 0.25
