@@ -40,9 +40,12 @@ def ask(api: Api, *bodies: bytes, stream: bool = False, **given: Any) -> list[Ht
             run_gateway(make_settings(upstream.url, **(usual | given))) as gateway,
         ):
             client = await gateway.connect()
-            got = [await client.request("POST", PATHS[api], body, JSON) for body in bodies]
+            got: list[HttpResponse] = []
+            for body in bodies:
+                got.append(await client.request("POST", PATHS[api], body, JSON))
+                # In shadow mode a request is read behind its response.
+                await gateway.wait_until_stored()
             client.close()
-            await gateway.wait_until_stored()
         return got
 
     return asyncio.run(run())
