@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from elision.audit.log_audit import audit_logs
-from tests.cli.test_calibrate import BILLS, session
+from tests.cli.test_calibration import BILLS, session
 
 
 def test_a_half_written_log_names_file_and_line(tmp_path: Path) -> None:

@@ -36,8 +36,18 @@ def printed(*arguments: object, width: int = 100) -> str:
     return result.stdout
 
 
-def lines(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+def read_call(text: str) -> dict[str, Any]:
+    """What --json prints, without the envelope."""
+    found: dict[str, Any] = json.loads(text)
+    assert (found.pop("schema"), found.pop("command")) == ("elision/1", "view")
+    return found
+
+
+def read_calls(text: str) -> list[dict[str, Any]]:
+    """What --all --json prints: one object, whose calls are a line each."""
+    calls: list[dict[str, Any]] = read_call(text)["calls"]
+    assert len(text.splitlines()) == len(calls) + 2
+    return calls
 
 
 def refused(error: type[ElisionError], *arguments: object) -> str:
@@ -165,7 +175,7 @@ def test_a_difference_tells_what_gave_way_to_a_summary() -> None:
 
 def test_a_difference_as_json() -> None:
     """The same numbers."""
-    [told] = lines(printed(EXCERPT, "--strategy", PLAIN, "--call", 5, "--diff", "--json"))
+    told = read_call(printed(EXCERPT, "--strategy", PLAIN, "--call", 5, "--diff", "--json"))
     assert told["first_rewritten"] == {"message": 5, "character": 0, "byte": 1053, "tokens_kept": 19003}
     assert told["keep"] == 4
     assert len(told["messages"]) == 6
@@ -176,18 +186,15 @@ def test_a_difference_as_json() -> None:
 
 def test_one_call_as_json() -> None:
     """Call, epoch and the messages, on standard output."""
-    [told] = lines(printed(EXCERPT, "--strategy", PLAIN, "--call", 5, "--json"))
+    told = read_call(printed(EXCERPT, "--strategy", PLAIN, "--call", 5, "--json"))
     assert list(told) == ["call", "epoch", "messages", "bills"]
     assert (told["call"], told["epoch"]) == (5, 3)
     assert told["messages"][2]["content"] == "[gone]"
 
 
-def test_every_call_to_a_file_and_again(tmp_path: Path) -> None:
-    """One object a line; a file that this command wrote may be written again."""
-    out = tmp_path / "views.jsonl"
-    for _ in range(2):
-        assert printed(EXCERPT, "--strategy", PLAIN, "--all", "--json", out) == ""
-    told = lines(out.read_text())
+def test_every_call() -> None:
+    """In order, with the epochs that rewrites begin."""
+    told = read_calls(printed(EXCERPT, "--strategy", PLAIN, "--all", "--json"))
     assert [each["call"] for each in told] == [1, 2, 3, 4, 5, 6, 7]
     assert [each["epoch"] for each in told] == sorted(each["epoch"] for each in told)
 
@@ -199,7 +206,8 @@ def test_deltas_put_together_are_the_whole_views(dialect: str, strategy: str) ->
     asked = (SEVERAL, "--strategy", strategy, "--dialect", dialect, "--json")
     told: list[Any] = []
     system: list[Any] = []
-    for whole, delta in zip(lines(printed(*asked, "--all")), lines(printed(*asked, "--all", "--delta")), strict=True):
+    views, deltas = (read_calls(printed(*asked, *more)) for more in (("--all",), ("--all", "--delta")))
+    for whole, delta in zip(views, deltas, strict=True):
         told = told[: delta["keep"]] + delta["messages"]
         system = delta.get("system", system)
         assert told == whole["messages"]
@@ -208,17 +216,16 @@ def test_deltas_put_together_are_the_whole_views(dialect: str, strategy: str) ->
 
 def test_the_dialect_is_chosen() -> None:
     """Anthropic's has its system prompt apart and blocks for content."""
-    [told] = lines(printed(SEVERAL, "--strategy", "raw", "--dialect", "anthropic", "--json"))
+    told = read_call(printed(SEVERAL, "--strategy", "raw", "--dialect", "anthropic", "--json"))
     assert told["system"][0]["type"] == "text"
     assert {message["role"] for message in told["messages"]} == {"user", "assistant"}
     assert all(isinstance(message["content"], list) for message in told["messages"])
 
 
-def test_letters_are_written_as_they_are(tmp_path: Path) -> None:
-    """In UTF-8, whatever the terminal speaks."""
-    out = tmp_path / "out.jsonl"
-    printed(chat(tmp_path / "run.json", "caf\u00e9 \u89c2"), "--strategy", "raw", "--json", out)
-    assert "caf\u00e9 \u89c2" in out.read_text(encoding="utf-8")
+def test_letters_of_any_script_come_back(tmp_path: Path) -> None:
+    """From the JSON of one call, whatever the terminal speaks."""
+    told = read_call(printed(chat(tmp_path / "run.json", "caf\u00e9 \u89c2"), "--strategy", "raw", "--json"))
+    assert "caf\u00e9 \u89c2" in str(told["messages"])
 
 
 # -- which run, which call ------------------------------------------------------------------------------------------
@@ -249,8 +256,8 @@ def test_a_call_that_is_not_there_says_which_are(call: str) -> None:
         (SpecError, ("--tokens", "gpt2"), "o200k"),
         (PriceError, ("--prices", "cheap"), "cheap"),
         (PriceError, ("--model", "gpt-5", "--prices", "openai"), "contradict"),
-        (SpecError, ("--all", "--call", "3"), "--call 3"),
-        (SpecError, ("out.jsonl",), "--json"),
+        (SpecError, ("--all", "--json", "--call", "3"), "--call 3"),
+        (SpecError, ("--all",), "--all is for --json"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence(error: type[ElisionError], arguments: tuple[str, ...], says: str) -> None:
@@ -258,20 +265,9 @@ def test_what_cannot_be_is_said_in_a_sentence(error: type[ElisionError], argumen
     assert says in refused(error, EXCERPT, *arguments)
 
 
-def test_a_file_that_is_not_there_and_one_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     """The operating system's reason, in a sentence."""
     assert "No such file" in refused(FormatError, tmp_path / "none.json")
-    assert "cannot be written" in refused(ElisionError, EXCERPT, "--json", tmp_path / "no" / "out.jsonl")
-
-
-def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
-    """However the two files are mixed up."""
-    run, out = chat(tmp_path / "run.json", "a"), tmp_path / "views.jsonl"
-    before = run.read_text()
-    printed(run, "--all", "--json", out)
-    assert "recording comes first" in refused(ElisionError, "--all", "--json", out, run)
-    assert "recording comes first" in refused(ElisionError, "--json", run, run)
-    assert run.read_text() == before
 
 
 def test_problems_of_a_file_are_told_beside_the_page(tmp_path: Path) -> None:
@@ -296,12 +292,12 @@ def test_an_unrecorded_head_is_shown_by_its_size() -> None:
 
 # -- the page about it ----------------------------------------------------------------------------------------------
 
-PAGE = ROOT / "docs" / "guides" / "view.md"
+PAGE = ROOT / "docs" / "guides" / "dashboard.md"
 
 
 def _commands() -> list[str]:
     blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ elision view ")]
 
 
 @pytest.mark.parametrize("command", _commands())
@@ -317,8 +313,8 @@ def test_every_command_of_the_docs_runs(command: str, tmp_path: Path, monkeypatc
 def test_the_docs_name_every_option() -> None:
     """An option that nobody can find is none."""
     page = PAGE.read_text(encoding="utf-8")
-    help_text = re.sub(r"\x1b\[[\d;]*m", "", printed("--help", width=200))
-    options = set(re.findall(r"--[a-z]+", help_text)) - {"--help"}
+    help_text = re.sub(r"\x1b\[[\d;]*m", "", printed("--help-all", width=200))
+    options = set(re.findall(r"--[a-z]+", help_text)) - {"--help", "--help-all", "--quiet"}
     assert len(options) > 10
     assert {option for option in options if option not in page} == set()
 

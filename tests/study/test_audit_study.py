@@ -17,7 +17,7 @@ from elision.study.study_folder import StudyFolder
 from elision.study.study_report import open_study
 from elision.study.study_setup import prepare_study
 from tests.cli.in_process import run_elision
-from tests.cli.test_calibrate import BILLS, session
+from tests.cli.test_calibration import BILLS, session
 from tests.study.made_runs import SETTINGS
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
@@ -94,11 +94,11 @@ def test_an_archive_and_an_object_store(logs: Path, tmp_path: Path) -> None:
 
 def test_sums_by_agent_tag_day_and_model(logs: Path, tmp_path: Path) -> None:
     """The command prints them, and each sums to the bill; a study of a replay is no audit."""
-    study, data = tmp_path / "study", tmp_path / "audit.json"
-    command = ("audit", logs, "--out", study, "--workers", "1", "--tokens", "estimate", "--json", data)
+    study = tmp_path / "study"
+    command = ("audit", logs, "--out", study, "--workers", "1", "--tokens", "estimate")
     result = run_elision(*command, "--html", tmp_path / "audit.html")
     assert result.returncode == 0, result.stderr
-    found = json.loads(data.read_text("utf-8"))
+    found = json.loads(run_elision(*command, "--json").stdout)
     tables = {table["title"]: table for table in found["tables"]}
     assert tables.keys() == {"By agent", "By tag", "By day", "By model"}
     assert {row[0] for row in tables["By tag"]["rows"]} == {"–", "search"}
