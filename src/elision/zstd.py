@@ -5,25 +5,17 @@ from __future__ import annotations
 import sys
 
 if sys.version_info >= (3, 14):
-    from compression.zstd import (
-        CompressionParameter,
-        DecompressionParameter,
-        ZstdCompressor,
-        ZstdDecompressor,
-        ZstdDict,
-        ZstdError,
-        compress,
-    )
+    from compression import zstd
 else:
-    from backports.zstd import (
-        CompressionParameter,
-        DecompressionParameter,
-        ZstdCompressor,
-        ZstdDecompressor,
-        ZstdDict,
-        ZstdError,
-        compress,
-    )
+    from backports import zstd
+
+CompressionParameter = zstd.CompressionParameter
+DecompressionParameter = zstd.DecompressionParameter
+ZstdCompressor = zstd.ZstdCompressor
+ZstdDecompressor = zstd.ZstdDecompressor
+ZstdDict = zstd.ZstdDict
+ZstdError = zstd.ZstdError
+compress = zstd.compress
 
 __all__ = [
     "CompressionParameter",

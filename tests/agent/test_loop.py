@@ -189,11 +189,7 @@ def test_steps_are_watched_and_reported(tmp_path: Path) -> None:
     assert [step.failed for step in steps] == [0, 0, 0, 1, 0]
     assert steps[0].calls == ("ls -la",)
     report = run.report
-    assert (report.phases["explore"], report.tokens_saved, report.turns_per_summary) == (2, 100, None)
-    assert [(each.phase, each.first, each.last) for each in report.phase_spans][:2] == [
-        ("explore", 1, 1),
-        ("edit", 2, 2),
-    ]
+    assert report.phases["explore"] == 2
     assert report.usage.input == sum(step.usage.input for step in steps if step.usage)
     assert isinstance(report.newest, Diagnostics)
 

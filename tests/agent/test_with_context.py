@@ -36,7 +36,7 @@ def test_a_recorded_run_is_worked_through_with_gaps(shape: Shape, strategy: str,
     assert ended.ending == "done"
     assert report.newest is not None
     assert report.newest.costs.saved > 0
-    assert report.tokens_saved > 100_000
+    assert sum(step.diagnostics.raw - step.diagnostics.after for step in report.steps) > 100_000
     assert report.masked_results > 10
     assert bool(report.summary_calls) == (strategy == "hybrid")
     if shape == "anthropic":

@@ -1,4 +1,4 @@
-"""What a run was: its phases, its turns, what hiding saved and cost. Values; `cli/run.py` shows them."""
+"""What a run was: its phases, its turns, what hiding saved and cost."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Literal, TypeAlias
 
 from elision.agent.environment import ActionResult
 from elision.agent.model import ModelAnswer
 from elision.strategies.extractors.edits import describe_edit, describe_line_edit, describe_shell_write
 from elision.strategies.extractors.test_reports import describe_test_run
-from elision.telemetry.context_report import ContextReport, compute_frequency
+from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Costs, Diagnostics
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation
@@ -35,15 +34,6 @@ class Step:
     usage: Usage | None
     diagnostics: Diagnostics
     seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseSpan:
-    """Consecutive turns of one phase."""
-
-    phase: Phase
-    first: int
-    last: int
 
 
 @dataclass(slots=True)
@@ -102,25 +92,9 @@ class RunReport:
         return Counter(step.phase for step in self.steps)
 
     @property
-    def phase_spans(self) -> list[PhaseSpan]:
-        """The run as a sequence of phases."""
-        grouped = ((name, list(steps)) for name, steps in groupby(self.steps, key=lambda step: step.phase))
-        return [PhaseSpan(phase=name, first=steps[0].turn, last=steps[-1].turn) for name, steps in grouped]
-
-    @property
     def usage(self) -> Usage:
         """Everything the provider reported, added up."""
         return sum((step.usage for step in self.steps if step.usage is not None), Usage())
-
-    @property
-    def tokens_saved(self) -> int:
-        """Prompt tokens that were not sent, over the turns of this run: of everything, less what was sent."""
-        return sum(max(0, step.diagnostics.raw - step.diagnostics.after) for step in self.steps)
-
-    @property
-    def turns_per_summary(self) -> float | None:
-        """Turns of this run per summary; None if none was written."""
-        return compute_frequency(len(self.steps), len(self.summary_calls))
 
 
 def classify_turn(pairs: Sequence[tuple[Action, ActionResult]]) -> Phase:

@@ -21,7 +21,7 @@ from elision.study.manifest import RunFacts, clean_text
 from elision.study.row_schema import AUDIT_ROWS
 from elision.study.run_sample import Samples, hash_item
 from elision.study.shard_work import ROWS_FOLDER, Rows
-from elision.study.study_report import LISTED_GROUPS, StudyTables, list_problems
+from elision.study.study_report import StudyTables, list_groups, list_problems
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -153,23 +153,20 @@ def _tabulate_groups(tables: StudyTables) -> Iterator[SummaryTable]:
     """Yield the bill by agent, tag, day and model, where there is more than one of these."""
     for column, title in _GROUPS:
         found = tables.ask(
-            f"select {column} as name, count(distinct place) as runs, count(*) as calls, sum(usd) as usd,"
+            f"select {column}, count(distinct place) as runs, count(*) as calls, sum(usd) as usd,"
             " sum(stated_usd) as stated, sum(avoidable_usd) as avoidable from audited where is_billed"
             " group by 1 order by usd desc, 1"
         )
         if len(found) < 2:
             continue
-        shown = found[:LISTED_GROUPS]
-        if column == "day":
-            shown.sort(key=lambda row: row["name"])
-        rest = f" The {figures.format_count(len(shown))} that cost most, of {figures.format_count(len(found))}."
+        shown, rest = list_groups(found, column)
         yield SummaryTable(
             title=f"By {title}",
-            text=f"Calls by {title}, each counted once." + (rest if len(found) > len(shown) else ""),
+            text=f"Calls by {title}, each counted once.{rest}",
             headings=(title, "runs", "calls", "causes", "recorded", "avoidable"),
             rows=tuple(
                 (
-                    neutralize_text(row["name"] or figures.NOTHING),
+                    neutralize_text(row[column] or figures.NOTHING),
                     figures.format_count(row["runs"]),
                     figures.format_count(row["calls"]),
                     figures.format_usd(row["usd"]),

@@ -532,14 +532,10 @@ def _tabulate_groups(tables: StudyTables, study: Study, label: str) -> Iterator[
         if len(own) < 2:
             continue
         own.sort(key=lambda row: (-row["paid"], row[column]))
-        shown = own[:LISTED_GROUPS]
-        if column == "day":
-            shown.sort(key=lambda row: row["day"])
-        rest = f" The {figures.format_count(len(shown))} that cost most, of {figures.format_count(len(own))}."
+        shown, rest = list_groups(own, column)
         yield SummaryTable(
             title=f"{wording.capitalize_word(name)} by {title}",
-            text=f"Runs by {title}, with their cost as recorded and under {name}."
-            + (rest if len(own) > len(shown) else ""),
+            text=f"Runs by {title}, with their cost as recorded and under {name}.{rest}",
             headings=(title, "runs", "as recorded", "cost", "vs recorded", "facts still visible"),
             rows=tuple(
                 (
@@ -553,6 +549,19 @@ def _tabulate_groups(tables: StudyTables, study: Study, label: str) -> Iterator[
                 for row in shown
             ),
         )
+
+
+def list_groups(found: Sequence[dict[str, Any]], column: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the groups that a table lists, of those that cost most first, and a sentence if it leaves some out.
+
+    Days are listed in their order.
+    """
+    shown = list(found[:LISTED_GROUPS])
+    if column == "day":
+        shown.sort(key=lambda row: row["day"])
+    if len(shown) == len(found):
+        return shown, ""
+    return shown, f" The {figures.format_count(len(shown))} that cost most, of {figures.format_count(len(found))}."
 
 
 def _tabulate_worst(study: Study, label: str) -> SummaryTable:
