@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from elision.strategies.fold_references import PLAIN_NAMES, SourceNames, write_reference, write_references
@@ -24,6 +25,10 @@ _LINE_BITS: Final = 32
 _LINE_MASK: Final = (1 << _LINE_BITS) - 1
 #: Places kept of one and the same block, the newest ones: blank lines must not make matching slow.
 _PLACES_KEPT: Final = 8
+#: Texts that stay split for all sessions of the process, and characters of the longest: 10 MB at most. A run is often
+#: found in what was found last, and splitting again would take longer than all the rest.
+_SPLIT_TEXTS: Final = 128
+_SPLIT_CHARACTERS: Final = 32_000
 #: Tokens that a run must save.
 LEAST_SAVING: Final = 60
 
@@ -73,7 +78,7 @@ class LineIndex:
         self._whole: dict[str, list[Key]] = {}
         #: Hash of a block -> its place, or its places, oldest first: a source's number and a line, in one number.
         self._places: dict[int, int | list[int]] = {}
-        #: The text that was looked at last: it is searched for, and then added.
+        #: The long text that was looked at last: it is searched for, and then added.
         self._newest: tuple[str, NumberedLines] = ("", split_lines(""))
 
     def __contains__(self, key: Key) -> bool:
@@ -152,12 +157,14 @@ class LineIndex:
         return runs
 
     def _split(self, text: str) -> NumberedLines:
+        if len(text) <= _SPLIT_CHARACTERS:
+            return _split_and_keep(text)
         if text != self._newest[0]:
             self._newest = (text, split_lines(text))
         return self._newest[1]
 
     def _split_source(self, text: str, runs: Sequence[FoldedRun]) -> NumberedLines:
-        lines = self._newest[1] if text == self._newest[0] else split_lines(text)
+        lines = self._split(text)
         return _hide_lines(lines, runs) if runs else lines
 
     def _list_places(self, block: int) -> Sequence[int]:
@@ -198,6 +205,9 @@ class LineIndex:
             if best is None or (match.lines, match.source) > (best.lines, best.source):
                 best = match
         return best
+
+
+_split_and_keep = lru_cache(_SPLIT_TEXTS)(split_lines)
 
 
 def _hash_all_blocks(bodies: Sequence[Body], size: int) -> list[int]:
