@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -73,6 +74,30 @@ def test_a_hundred_workers_share_three_connections() -> None:
             assert admin.execute(query).fetchone() == (CONNECTIONS,)
         for number in range(WORKERS):
             assert read_log(stores[0], f"s{number}") == [add_turn(turn) for turn in range(1, 5)]
+
+
+def test_a_pipeline_ends_before_its_transaction(pooler: Pgbouncer, tmp_path: Path) -> None:
+    """The last message is the one that commits or rolls back: a pooler would wait forever for the end of another."""
+    with closing(open_store(pooler.make_fresh_url(pool=1))) as store:
+        begin_session(store, "s", add_turn(1))
+        pool = store._database._pool
+        for name, work in {
+            "commit": lambda: store.append("s", (add_turn(2),), after=1, at=1.0),
+            "read": lambda: store.turns("s"),
+            "rollback": lambda: store._database.write(lambda cursor: cursor.execute("select 1 / 0")),
+        }.items():
+            with (tmp_path / name).open("w") as trace, suppress(StoreError):
+                with pool.connection() as connection:
+                    connection.pgconn.trace(trace.fileno())
+                try:
+                    work()
+                finally:
+                    with pool.connection() as connection:
+                        connection.pgconn.untrace()
+            messages = [line.split("\t") for line in (tmp_path / name).read_text().splitlines() if "\t" in line]
+            sent = [message[3] for message in messages if message[1] == "F"]
+            assert sent[0] == sent[-1] == "Query", name
+            assert "Sync" in sent, name
 
 
 def test_nothing_is_left_in_a_connection(pooler: Pgbouncer) -> None:

@@ -150,7 +150,9 @@ class PostgresDatabase:
             else:
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             connection.read_only = True if read_only else None
-            with _wait_without_limit(connection, patient), connection.pipeline(), connection.transaction():
+            # The pipeline ends before the transaction does: it asks for a flush when it ends, and outside a transaction
+            # a pooler lends a connection for that, which no answer ever gives back.
+            with _wait_without_limit(connection, patient), connection.transaction(), connection.pipeline():
                 cursor = connection.cursor(binary=True)
                 milliseconds = str(int(self.address.timeout_seconds * 1_000))
                 settings = {
