@@ -72,6 +72,7 @@ class Clients(RuleBasedStateMachine):
         self.writing = True
         self.now = 0.0
         self.number = 0
+        self.compactions = 0
         self.client = Client(shape=shape, system=system)
         self.kept = [self.client.copy()]
         self.tools: list[Message] = []
@@ -167,7 +168,9 @@ class Clients(RuleBasedStateMachine):
     @precondition(lambda self: len(self.client.steps) > 3)
     @rule(tail=st.integers(0, 3))
     def compact(self, tail: int) -> None:
-        self.client.head = [*self.client.head[:1], f"Summary of {len(self.client.steps)} turns."]
+        # With the words of an earlier one this would be a window that slides: tests/manager/test_trimmed_histories.py.
+        self.compactions += 1
+        self.client.head = [*self.client.head[:1], f"Summary {self.compactions} of {len(self.client.steps)} turns."]
         self.client.steps = self.client.steps[len(self.client.steps) - tail :]
         self.call()
 

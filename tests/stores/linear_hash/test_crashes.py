@@ -157,6 +157,11 @@ def test_power_fails_at_any_write(tmp_path: Path, report_figures: ReportFigures)
     report_figures(f"linear-hash: {TRIALS:,} disks of 2-5 crashes, 0 acknowledged changes lost, {taken:,} others gone")
 
 
+def test_a_write_may_end_within_the_mark(tmp_path: Path) -> None:
+    """What a soak found in the store's first frame: it was taken for damage, not for a write that nobody waited for."""
+    run_trial(tmp_path, 1_282)
+
+
 def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
     """At whatever byte the disk is full, the refused change is not stored and all others are."""
     for seed in range(TRIALS // 4):
