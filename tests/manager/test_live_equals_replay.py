@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 from functools import cache
 from itertools import islice
 from pathlib import Path
