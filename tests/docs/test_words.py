@@ -180,7 +180,7 @@ def headings(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_paths_exist(page: Path) -> None:
     """Every path of the repository that a page names is there, or is made by a recipe."""
-    made = {block.title for block in blocks(CONTRIBUTING)}
+    made = {block.title for page in (ROOT / "tests" / "recipes").glob("*.md") for block in blocks(page)}
     for path in re.findall(r"`((?:src|tests|docs|examples|benchmarks)/[\w./-]+)`", prose(page)):
         assert (ROOT / path).exists() or path in made, path
 
