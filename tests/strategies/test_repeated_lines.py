@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from elision.strategies import repeated_lines
 from elision.strategies.fold_references import SourceNames, name_turn, write_reference
 from elision.strategies.repeated_lines import (
     LineIndex,
@@ -209,7 +210,26 @@ def test_removing_leaves_nothing() -> None:
     index.remove_observation((4, 1))
     index.remove_observation((5, 1))
     index.remove_observation((5, 1))
-    assert (index.line_count, index._places) == (0, {})
+    assert index.line_count == 0
+    assert index.find_runs((6, 1), SOURCE) == []
+    assert index._find_blocks().places == {}
+
+
+def test_blocks_that_were_let_go_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the sessions that looked last keep them; what an idle one finds does not depend on that."""
+    monkeypatch.setattr(repeated_lines, "_INDEXES_KEPT", 2)
+    indexes = [LineIndex() for _ in range(3)]
+    for index in indexes:
+        index.add_observation((1, 1), SOURCE)
+        index.add_observation((2, 1), "\n".join(["new", *CODE[5:]]))
+        index.add_observation((3, 1), SOURCE)
+        index.remove_observation((3, 1))
+    wanted = "\n".join([*CODE[:4], "between", *CODE[10:20]])
+    first = [index.find_runs((4, 1), wanted) for index in indexes]
+    kept = repeated_lines._blocks_by_index
+    assert [index in kept for index in indexes] == [False, True, True]
+    assert [index.find_runs((4, 1), wanted) for index in indexes] == first
+    assert [(run.start, run.lines, run.source) for run in first[0]] == [(5, 10, (2, 1))]
 
 
 def test_added_again_replaces() -> None:

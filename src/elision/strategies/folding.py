@@ -58,8 +58,11 @@ class Folding:
         self._count = make_counter(counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
         self._shown: dict[Key, Fold | None] = {}
-        #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean.
+        #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean. It is
+        #: learned when the first reference is written.
         self._described_turns = 0
+        #: The newest turn, which may be replaced, and its calls.
+        self._newest: tuple[Turn, dict[Key, str]] | None = None
         self._calls: dict[Key, str] = {}
         self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
@@ -88,8 +91,6 @@ class Folding:
         """
         if self._index is None and not state.folded:
             return FoldPlan()
-        # A few at each call, rather than all of a long session where the first fold is written.
-        self._learn_calls(state)
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
         masked: list[Key] = []
@@ -210,22 +211,23 @@ class Folding:
 
     def _describe_call(self, state: State, source: Key, key: Key) -> str:
         """Return which call gave `source`, so that no other call before result `key` is meant."""
-        self._learn_calls(state)
-        beside = dict(self._list_calls(state.turns[-1])) if key[0] == len(state.turns) else {}
+        for turn in state.turns[self._described_turns : -1]:
+            for each, call in self._list_calls(turn):
+                self._calls[each] = call
+                self._alike.setdefault(call, []).append(each)
+        self._described_turns = max(self._described_turns, len(state.turns) - 1)
+        beside: dict[Key, str] = {}
+        if key[0] == len(state.turns):
+            turn = state.turns[-1]
+            if self._newest is None or self._newest[0] is not turn:
+                self._newest = turn, dict(self._list_calls(turn))
+            beside = self._newest[1]
         call = beside.get(source) or self._calls[source]
         alike = self._alike.get(call, []) + [each for each in beside if beside[each] == call]
         before = bisect_left(alike, key)
         if before < 2:
             return call
         return count_back(call, before - 1 - bisect_left(alike, source))
-
-    def _learn_calls(self, state: State) -> None:
-        """Describe the calls of each turn but the newest, which may be replaced."""
-        for turn in state.turns[self._described_turns : -1]:
-            for key, call in self._list_calls(turn):
-                self._calls[key] = call
-                self._alike.setdefault(call, []).append(key)
-        self._described_turns = max(self._described_turns, len(state.turns) - 1)
 
     def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
         for position, observation in enumerate(turn.observations, start=1):
