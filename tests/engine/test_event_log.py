@@ -111,7 +111,7 @@ def test_raw_is_the_identity() -> None:
     session = run_session("raw", steps(12))
     assert session.newest_call is not None
     assert session.newest_call.view.segments == session.state.make_raw_view().segments
-    assert session.bill.spent_usd == session.bill.raw_spent_usd
+    assert session.money.spent_usd == session.money.raw_spent_usd
     assert session.state.epoch == 1
 
 
@@ -122,10 +122,10 @@ def test_bills_are_the_price_list_s() -> None:
     session.add_turn(step(1, "ok", usage=Usage(output=70)))
     second = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
-    assert session.bill.newest_prompt == CACHED.bill_call(second.tokens, first.tokens)
-    assert session.bill.answers.output == 70
+    assert session.money.newest_prompt == CACHED.bill_call(second.tokens, first.tokens)
+    assert session.money.answers.output == 70
     expected = CACHED.bill_call(first.tokens, 0, 70).usd + CACHED.bill_call(second.tokens, first.tokens).usd
-    assert session.bill.spent_usd == pytest.approx(expected)
+    assert session.money.spent_usd == pytest.approx(expected)
 
 
 def test_answers_without_usage_are_counted() -> None:
@@ -194,7 +194,7 @@ def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> 
     assert session.newest_call.view.segments == session.state.make_raw_view().segments
     assert session.newest_call.decided.summary is None
     assert reason in session.newest_call.decided.reason
-    assert session.bill.summaries.input > 0
+    assert session.money.summaries.input > 0
 
 
 def test_retries_back_off() -> None:
@@ -253,8 +253,8 @@ def test_the_summarizer_s_bill() -> None:
     assert session.newest_call.summarizer_bill.input == summary.input_tokens > 0
     assert summary.output_tokens == SIZER.count(summary.text)
     assert (
-        session.bill.spent_usd
-        == session.bill.prompts.usd + session.bill.answers.usd + session.newest_call.summarizer_bill.usd
+        session.money.spent_usd
+        == session.money.prompts.usd + session.money.answers.usd + session.newest_call.summarizer_bill.usd
     )
 
 
@@ -265,7 +265,7 @@ def test_a_new_model_is_a_cold_cache() -> None:
     run_session(
         "raw",
         turns,
-        watch=lambda session: reads.append(session.bill.newest_prompt.cache_read if session.newest_call else 0),
+        watch=lambda session: reads.append(session.money.newest_prompt.cache_read if session.newest_call else 0),
     )
     assert reads[1] > 0
     assert reads[2] == 0
@@ -374,8 +374,8 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
         if number % 5 == 0:
             parted = Log.fold(parted.events, LogSetup(parse_strategy(spec), CACHED, SIZER))
     assert parted.events == whole.events
-    assert parted.bill.spent_usd == pytest.approx(whole.bill.spent_usd)
-    assert parted.bill.raw_spent_usd == pytest.approx(whole.bill.raw_spent_usd)
+    assert parted.money.spent_usd == pytest.approx(whole.money.spent_usd)
+    assert parted.money.raw_spent_usd == pytest.approx(whole.money.raw_spent_usd)
     assert (parted.reports.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
 
 
@@ -399,7 +399,7 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     assert hidden.items() <= session.state.hidden.items()
     assert session.state.make_raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
     assert session.newest_call is not None
-    assert session.bill.newest_prompt.cache_read == session.bill.newest_raw_prompt.cache_read == 0
+    assert session.money.newest_prompt.cache_read == session.money.newest_raw_prompt.cache_read == 0
 
 
 RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
@@ -431,13 +431,13 @@ def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> Non
     entered = session.newest_call
     assert entered is not None
     assert entered.decided.offers
-    assert session.bill.newest_prompt == CACHED.bill_call(entered.view.tokens, 0)
-    assert session.bill.newest_raw_prompt.cache_read > 0
+    assert session.money.newest_prompt == CACHED.bill_call(entered.view.tokens, 0)
+    assert session.money.newest_raw_prompt.cache_read > 0
     session.add_turn(step(3, "ok"))
     run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
     assert not session.newest_call.decided.offers
-    assert session.bill.newest_prompt.cache_read > 0
+    assert session.money.newest_prompt.cache_read > 0
 
 
 def test_tools_are_no_part_of_the_other_bill() -> None:
@@ -447,7 +447,7 @@ def test_tools_are_no_part_of_the_other_bill() -> None:
     assert called(without, 3) == [False] * 4
     assert with_tools.newest_call is not None
     assert without.newest_call is not None
-    assert with_tools.bill.newest_raw_prompt == without.bill.newest_raw_prompt
+    assert with_tools.money.newest_raw_prompt == without.money.newest_raw_prompt
     assert with_tools.newest_call.view.tokens == without.newest_call.view.tokens + with_tools.state.recall_tokens
     assert with_tools.state.make_raw_view().marks == without.state.make_raw_view().marks
 

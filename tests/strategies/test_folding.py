@@ -47,7 +47,7 @@ def test_a_repeat_becomes_a_line_that_names_the_place() -> None:
     }
     assert log.state.epoch == 1
     assert [event.call for event in log.events if isinstance(event, PassDecided) and event.folds] == [3]
-    assert log.bill.spent_usd < log.bill.raw_spent_usd
+    assert log.money.spent_usd < log.money.raw_spent_usd
 
 
 def test_every_strategy_but_raw_folds() -> None:

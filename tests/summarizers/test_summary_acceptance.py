@@ -164,7 +164,7 @@ def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch
         found.add_turn(make_turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
     assert len(asked) == 3
     assert [event.cause for event in found.events if isinstance(event, SummaryFailed)] == ["other"] * 3
-    assert found.bill.summaries.input > 0
+    assert found.money.summaries.input > 0
 
 
 def test_what_the_view_shows_beside_a_summary() -> None:

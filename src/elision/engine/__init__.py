@@ -25,7 +25,7 @@ from elision.engine.decision import (
 )
 from elision.engine.event_log import Log, LogSetup
 from elision.engine.failed_attempts import write_off_attempt
-from elision.engine.log_bills import CallResult, count_output_tokens
+from elision.engine.money import CallResult, count_output_tokens
 from elision.engine.terms import CallTerms, make_plain_terms
 
 __all__ = [

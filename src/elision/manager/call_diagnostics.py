@@ -52,7 +52,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         turns=len(state.turns),
         before=log.reports.scale.convert_to_billed(newest.tokens_before),
         after=log.reports.scale.convert_to_billed(newest.view.tokens),
-        raw=log.costs.count_newest()[1],
+        raw=log.money.count_newest()[1],
         reason=newest.decided.reason,
         phase=ledger.phase,
         epoch=state.epoch,
@@ -105,7 +105,7 @@ def build_context_report(
     log = branch.log
     state = log.state
     costs = compute_costs(log, ledger)
-    prompts = log.costs.total
+    prompts = log.money.total
     live = state.summary
     composition = measure_head(state.head, log.sizer) + branch.totals.compositions[-1]
     return ContextReport(
@@ -162,12 +162,12 @@ def _choose_basis(log: Log, ledger: Ledger) -> CountBasis:
 def compute_costs(log: Log, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have cost unchanged, in tokens as the provider counts."""
     ledger.fold_new(log.events)
-    books = log.bill
-    prompts = log.costs.total
+    money = log.money
+    prompts = money.total
     return Costs(
-        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
-        raw=prompts.raw.usd + log.costs.plain_answers_usd,
-        summarizer=books.summaries.usd,
+        ours=prompts.ours.usd + money.answers.usd + money.summaries.usd,
+        raw=prompts.raw.usd + money.plain_answers_usd,
+        summarizer=money.summaries.usd,
         recalls=ledger.recall_usd * log.reports.scale.rate,
         caching=prompts.caching_usd,
         billed=ledger.billed_usd,
