@@ -263,7 +263,7 @@ class Log:
 
     def _fold_cache_writes(self, usage: Usage, newest: CallResult) -> None:
         """Learn how long cache entries live."""
-        if self.reports.add_cache_writes(usage):
+        if usage.cache_write and self.reports.add_cache_writes(usage):
             self._money.lengthen_lifetime(newest.model)
 
     def _fold_window(self, event: WindowLearned) -> None:
@@ -298,7 +298,7 @@ class Log:
         # Of an earlier decision no request was sent: the log ended there once.
         adopted = decided[-1]
         terms = read_terms(sent, adopted)
-        if not adopted.held:
+        if self.policy.decides and not adopted.held:
             self.policy.plan_pass(self.state, self.make_context(terms))
         self.newest_call = self._fold_pass(failures, adopted, terms)
         self.state.fold_event(sent)

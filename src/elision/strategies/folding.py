@@ -89,8 +89,6 @@ class Folding:
         may be folded; None for none. is_bound: whether the provider clears results itself, up to the last one hidden,
         and texts that thinking is bound to stay.
         """
-        if self._index is None and not state.folded:
-            return FoldPlan()
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
         masked: list[Key] = []
@@ -112,8 +110,6 @@ class Folding:
 
     def plan_dropped(self, state: State, covers: int) -> FoldPlan:
         """Return what changes where the client drops turns 1 ... `covers`, and results refer to lines of them."""
-        if self._index is None and not state.folded:
-            return FoldPlan()
         gone = set(self._list_covered(state, covers))
         for key in sorted(gone):
             self._drop_source(key)
@@ -236,19 +232,15 @@ class Folding:
     # -- the fold over events ------------------------------------------------------------------------------------
 
     def set_head(self, head: Head) -> None:
-        if self._index is not None:
-            self._edits_exactly = self._edits_exactly or has_exact_edit_tool(head)
+        self._edits_exactly = self._edits_exactly or has_exact_edit_tool(head)
 
     def add_turn(self, turn: Turn) -> None:
         """Take note of what kind of edits the agent makes."""
-        if self._index is not None:
-            self._edits_exactly = self._edits_exactly or edits_exactly(turn)
+        self._edits_exactly = self._edits_exactly or edits_exactly(turn)
 
     def record_decision(self, state: State, event: PassDecided) -> list[Key]:
         """Take note of `event`, which is in `state` already. Return the observations that were folded before it, and
         are now shown in another way."""
-        if self._index is None and not event.folds and not self._shown:
-            return []
         covers = event.summary.covers if event.summary is not None else 0
         gone = {edit.key for edits in (event.masks, event.clips) for edit in edits}
         gone.update(self._list_covered(state, covers))
@@ -284,8 +276,6 @@ class Folding:
 
     def record_dropped(self, state: State, event: TurnsDropped) -> list[Key]:
         """Take note that the client dropped turns. Return the results that are now shown in another way."""
-        if self._index is None and not event.folds and not self._shown:
-            return []
         for key in self._list_covered(state, event.through):
             self._drop_source(key)
             self.ledger.remove_fold(key)
