@@ -74,10 +74,6 @@ _SHAPE = re.compile(
 )
 
 
-def _is_item(word: str) -> bool:
-    return len(word) <= LONGEST_ITEM and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
-
-
 class ItemCache:
     """Finds the items of texts, and keeps those of the texts that were asked for last.
 
@@ -244,23 +240,24 @@ def _separate_words(text: str) -> str:
     return text.encode("ascii", "replace").replace(b"</", b"  ").translate(_SEPARATED).decode("ascii")
 
 
-def _split_word(word: str) -> tuple[str, ...]:
-    pieces = _ESCAPES.split(word) if "\\" in word else [word]
-    trimmed = [piece for piece in map(_trim_word, pieces) if len(piece) >= 3 and not _PAGE_METADATA.match(piece)]
-    return tuple(filter(_is_item, chain.from_iterable(map(_list_parts, trimmed))))
-
-
 class _WordCache(dict[str, tuple[str, ...]]):
     """The items of words. Texts of one run use the same words over and over: nearly all of the work is looked up."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        found = _split_word(word)
+        found: list[str] = []
+        for piece in _ESCAPES.split(word) if "\\" in word else (word,):
+            trimmed = _trim_word(piece)
+            if len(trimmed) >= 3 and not _PAGE_METADATA.match(trimmed):
+                found += _list_parts(trimmed)
+        items = tuple(
+            part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.match(part))
+        )
         # A blob comes once and would only take room.
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _WORDS_KEPT:
                 self.clear()
-            self[word] = found
-        return found
+            self[word] = items
+        return items
 
 
 _WORD_CACHE: Final = _WordCache()
