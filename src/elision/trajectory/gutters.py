@@ -14,7 +14,6 @@ Other numbers stay: `app.py:345: error: …`, `404: Not Found`, `2026-11-22 10:1
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Final
 
 #: A path has a dot or a slash; looked ahead for, so that a long line without a colon is read twice and no more.
@@ -42,37 +41,32 @@ def strip_gutters(text: str) -> str:
 
 def find_gutters(text: str) -> list[re.Match[str]]:
     """Return the gutters of `text`, in order. Groups: what is before the number, the number, the mark after it."""
-    found: list[re.Match[str]] = []
-    # Neighbouring lines whose numbers follow each other.
-    run: list[re.Match[str]] = []
-    wanted = 0
+    # Runs of neighbouring lines whose numbers follow each other.
+    runs: list[list[re.Match[str]]] = []
+    wanted = -1
     for match in _NUMBERED.finditer(text):
         number = int(match[2][-9:])
-        if run and not (
+        before = runs[-1][-1] if runs else match
+        if (
             number == wanted
-            and match[1].strip() == run[-1][1].strip()
-            and text.find("\n", run[-1].end(), match.start()) == match.start() - 1
+            and match[1].strip() == before[1].strip()
+            and text.find("\n", before.end(), match.start()) == match.start() - 1
         ):
-            found += _choose_gutters(text, run)
-            run = []
-        run.append(match)
-        wanted = number + 1
-    return found + _choose_gutters(text, run)
-
-
-def _choose_gutters(text: str, run: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Return those of `run` that are gutters: numbers of neighbouring lines, one after the other."""
-    gutters = []
-    for match in run:
-        lead, number, mark = match.groups()
-        if mark == "\u2192":
-            is_gutter = True
-        elif mark == "\t":
-            is_gutter = len(lead) + len(number) >= _WIDTH and not lead.strip()
-        elif mark in "|-":
-            is_gutter = len(run) > 1
+            runs[-1].append(match)
         else:
-            is_gutter = len(run) >= _LISTING or _CODE.match(text, match.end()) is not None
-        if is_gutter:
-            gutters.append(match)
+            runs.append([match])
+        wanted = number + 1
+    gutters = []
+    for run in runs:
+        for match in run:
+            lead, digits, mark = match.groups()
+            if mark == "\t":
+                is_gutter = len(lead) + len(digits) >= _WIDTH and not lead.strip()
+            elif mark in "|-":
+                is_gutter = len(run) > 1
+            else:
+                is_code = mark == "\u2192" or _CODE.match(text, match.end()) is not None
+                is_gutter = is_code or len(run) >= _LISTING
+            if is_gutter:
+                gutters.append(match)
     return gutters
