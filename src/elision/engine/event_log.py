@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.engine.cache_marks import mark_view, writes_for_an_hour
 from elision.engine.money import CallResult, Money, bill_summary_call
 from elision.engine.provider_reports import ProviderReports
-from elision.engine.terms import CallTerms, read_terms
+from elision.engine.terms import CallTerms, mark_view, read_terms, writes_for_an_hour
 from elision.errors import BudgetError, SpecError
 from elision.strategies.budget import apply_learned_window
 from elision.strategies.decision_context import DecisionContext

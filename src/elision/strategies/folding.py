@@ -250,22 +250,13 @@ class Folding:
         if event.bound:
             self._drop_sources_with(gone)
         self._covered_turns = max(self._covered_turns, covers)
-        changed = sorted(
-            key for key in (*event.unfolded, *(fold.key for fold in event.folds)) if key[0] <= self._sent_turns
-        )
+        changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns]
         new = list(self._list_new(state))
         for key in (*changed, *new):
-            if key in state.hidden or key[0] <= state.covered_turns:
-                continue
-            fold = state.folded.get(key)
-            self._show(state, key, fold)
-            if fold is None:
-                self.ledger.remove_fold(key)
-            else:
-                whole_tokens = state.count_own_tokens(key) - state.find_segment(key).tokens
-                self.ledger.add_fold(key, fold.runs, whole_tokens)
+            if key not in state.hidden and key[0] > state.covered_turns:
+                saved = self._follow_state(state, key)
                 if key[0] > self._sent_turns:
-                    self.folded_tokens += max(0, whole_tokens)
+                    self.folded_tokens += max(0, saved)
         if self._index is not None:
             for key in new:
                 read = _find_read(state.turns[key[0] - 1], state.find_observation(key))
@@ -280,15 +271,21 @@ class Folding:
             self._drop_source(key)
             self.ledger.remove_fold(key)
         self._covered_turns = max(self._covered_turns, event.through)
-        changed = sorted((*event.unfolded, *(fold.key for fold in event.folds)))
+        changed = _list_changed(event)
         for key in changed:
-            fold = state.folded.get(key)
-            self._show(state, key, fold)
-            if fold is None:
-                self.ledger.remove_fold(key)
-            else:
-                self.ledger.add_fold(key, fold.runs, state.count_own_tokens(key) - state.find_segment(key).tokens)
+            self._follow_state(state, key)
         return changed
+
+    def _follow_state(self, state: State, key: Key) -> int:
+        """Index `key` as `state` shows it. Return the tokens that folding leaves out of it."""
+        fold = state.folded.get(key)
+        self._show(state, key, fold)
+        if fold is None:
+            self.ledger.remove_fold(key)
+            return 0
+        saved = state.count_own_tokens(key) - state.find_segment(key).tokens
+        self.ledger.add_fold(key, fold.runs, saved)
+        return saved
 
     def _list_new(self, state: State) -> Iterator[Key]:
         """Yield the observations that no request held yet."""
@@ -322,6 +319,11 @@ class Folding:
         self._shown.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
+
+
+def _list_changed(event: PassDecided | TurnsDropped) -> list[Key]:
+    """Return the observations that `event` folds or shows whole again, in order."""
+    return sorted((*event.unfolded, *(fold.key for fold in event.folds)))
 
 
 def _is_text(observation: Observation) -> bool:
