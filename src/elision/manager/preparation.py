@@ -155,7 +155,7 @@ class CallPreparer:
         The first result that is hidden fixes that: what is written stays. bound: whether the model binds its thinking.
         """
         state = branch.log.state
-        if state.is_edited or not self.logs.strategy.handles:
+        if state.is_edited or not self.logs.strategy.handles or not branch.log.policy.decides:
             return
         handles = branch.log.strategy.handles
         before = handles or not state.calls

@@ -82,11 +82,13 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
 def score_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> dict[str, float]:
     """Return how informative each unknown item of `text` is, in order of appearance; those that are not stay out."""
     seen_counts, written = known.seen_counts, known.written_by_agent
-    worths: dict[str, float] = {}
     left_out = shown_items | _PAGE_KEYS
-    for item in find_items(text):
-        if item not in written and item not in left_out and seen_counts.get(item, 0) < COMMONPLACE:
-            worths[item] = weigh_item(item, known)
+    unknown = [
+        item
+        for item in find_items(text)
+        if item not in written and item not in left_out and seen_counts.get(item, 0) < COMMONPLACE
+    ]
+    worths = _weigh_items(unknown, known)
     scores: dict[str, float] = {}
     for line in _read_lines(text, worths.keys()):
         base = line.score if written.isdisjoint(line.items) else line.score_if_known
@@ -149,18 +151,21 @@ def _find_margins(text: str) -> dict[int, str]:
     return margins
 
 
-def weigh_item(item: str, known: KnownIdentifiers) -> float:
-    """Return how informative an item is by its own shape."""
-    score = 0.0
-    if "/" in item:
-        score += 0.6
-    if item.isdigit():
-        score -= 0.6
-    elif _QUANTITY.match(item):
-        score -= 1.0
-    if len(item) > 40:
-        score -= 0.5
-    return score + 0.25 * min(known.seen_counts.get(item, 0) - 1, 3)
+def _weigh_items(items: Sequence[str], known: KnownIdentifiers) -> dict[str, float]:
+    """Return how informative each item is by its own shape."""
+    worths: dict[str, float] = {}
+    for item in items:
+        score = 0.0
+        if "/" in item:
+            score += 0.6
+        if item.isdigit():
+            score -= 0.6
+        elif _QUANTITY.match(item):
+            score -= 1.0
+        if len(item) > 40:
+            score -= 0.5
+        worths[item] = score + 0.25 * min(known.seen_counts.get(item, 0) - 1, 3)
+    return worths
 
 
 def _drop_repeated_parts(scores: dict[str, float]) -> list[str]:

@@ -120,17 +120,17 @@ def find_items_uncached(text: str) -> tuple[str, ...]:
     """The same as `find_items`, for a text that nobody asks for again."""
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
     pieces = list(_split_pieces(text))
-    items = dict.fromkeys(_list_items(_list_words(pieces)))
+    items = dict.fromkeys(chain.from_iterable(map(_WORD_CACHE.__getitem__, _list_words(pieces))))
     for piece in pieces:
         in_quotes = dict.fromkeys(map(itemgetter(1), _QUOTED.findall(piece)))
         items |= dict.fromkeys(filter(_is_quoted_item, in_quotes))
     return tuple(items)
 
 
-def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Yield (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
+def find_items_by_line(text: str, wanted: Set[str]) -> list[tuple[int, str, tuple[str, ...]]]:
+    """Return (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
     if not wanted:
-        return
+        return []
     pieces = list(_split_pieces(text))
     words_with_items = frozenset(_list_words(pieces))
     wanted_words = {word for word in words_with_items if not wanted.isdisjoint(_WORD_CACHE[word])}
@@ -142,22 +142,22 @@ def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, 
         number += piece.count("\n")
     lines_with_quoted = {number for number, words in quoted.items() if not wanted.isdisjoint(words)}
     lines = text.split("\n")
+    found = []
     for number, words in enumerate(_list_words_by_line(pieces)):
         if number in lines_with_quoted or not wanted_words.isdisjoint(words):
-            found = chain(_list_items(filter(words_with_items.__contains__, words)), quoted.get(number, ()))
-            yield number, lines[number], tuple(dict.fromkeys(found))
+            items = chain.from_iterable(map(_WORD_CACHE.__getitem__, filter(words_with_items.__contains__, words)))
+            found.append((number, lines[number], tuple(dict.fromkeys(chain(items, quoted.get(number, ()))))))
+    return found
 
 
-def _list_words_by_line(pieces: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the words of each line; a piece may begin within one."""
-    words: list[str] = []
+def _list_words_by_line(pieces: Iterable[str]) -> list[list[str]]:
+    """Return the words of each line; a piece may begin within one."""
+    lines: list[list[str]] = [[]]
     for piece in pieces:
         first, *others = _separate_words(piece).split("\n")
-        words += first.split()
-        for line in others:
-            yield words
-            words = line.split()
-    yield words
+        lines[-1] += first.split()
+        lines += [line.split() for line in others]
+    return lines
 
 
 def _list_words(pieces: Iterable[str]) -> Iterator[str]:
@@ -212,11 +212,6 @@ def _may_be_quoted(text: str, place: int) -> bool:
     return False
 
 
-def _list_items(words: Iterable[str]) -> Iterator[str]:
-    """Return the items of these words, with repetitions."""
-    return chain.from_iterable(map(_WORD_CACHE.__getitem__, words))
-
-
 def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line, from 0, and the text of what is an item because it is in quotes."""
     line = 0
@@ -246,7 +241,12 @@ class _WordCache(dict[str, tuple[str, ...]]):
     def __missing__(self, word: str) -> tuple[str, ...]:
         found: list[str] = []
         for piece in _ESCAPES.split(word) if "\\" in word else (word,):
-            trimmed = _trim_word(piece)
+            # Without the punctuation around it; the slash or tilde that begins a path stays.
+            trimmed = piece.rstrip(_TRIM).lstrip(":-\\#@%+$")
+            while trimmed.startswith("./"):
+                trimmed = trimmed[2:]
+            if "/" not in trimmed:
+                trimmed = trimmed.lstrip(_TRIM)
             if len(trimmed) >= 3 and not _PAGE_METADATA.match(trimmed):
                 found += _list_parts(trimmed)
         items = tuple(
@@ -261,16 +261,6 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 _WORD_CACHE: Final = _WordCache()
-
-
-def _trim_word(word: str) -> str:
-    """`word` without the punctuation around it; the slash or tilde that begins a path stays."""
-    word = word.rstrip(_TRIM).lstrip(":-\\#@%+$")
-    while word.startswith("./"):
-        word = word[2:]
-    if "/" in word:
-        return word
-    return word.lstrip(_TRIM)
 
 
 def _list_parts(word: str) -> list[str]:
