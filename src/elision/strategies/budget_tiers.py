@@ -50,9 +50,13 @@ def fit_to_budget(
     usable = context.view_limit
     if usable is None:
         return plan
-    budget = policy.options.budget or Budget()
     if fits_budget(policy, state, context, plan):
-        return _relieve_softly(policy, state, context, plan, usable, budget)
+        budget = policy.options.budget
+        if budget is None or budget.soft is None:
+            return plan
+        return _relieve_softly(
+            policy, state, context, plan, budget.soft * usable, (1 - budget.low) * budget.soft * usable
+        )
     if strict:
         measure_floor(state, usable, context.count_entering_tokens(hides=True))
     before = frozenset(policy.candidates.early)
@@ -64,18 +68,16 @@ def fit_to_budget(
 
 
 def _relieve_softly(
-    policy: Policy, state: State, context: DecisionContext, plan: Plan, usable: int, budget: Budget
+    policy: Policy, state: State, context: DecisionContext, plan: Plan, threshold: float, least_freed: float
 ) -> Plan:
     """Return `plan`, or above the soft threshold, where `plan` does nothing, one that masks all that may be edited.
 
-    It masks only if that frees a share of the threshold. Else every call would mask one more result, and rewrite the
-    cache.
+    It masks only if that frees `least_freed` tokens. Else every call would mask one more result, and rewrite the cache.
     """
-    if budget.soft is None or plan.masks or plan.summarize_to or state.track.tokens <= budget.soft * usable:
+    if plan.masks or plan.summarize_to or state.track.tokens <= threshold:
         return plan
     masks = policy.candidates.make_masks_after(context.editable_from - 1)
-    freed = policy.candidates.count_tokens_after(context.editable_from - 1)
-    if freed < (1 - budget.low) * budget.soft * usable or not masks:
+    if not masks or policy.candidates.count_tokens_after(context.editable_from - 1) < least_freed:
         return plan
     return Plan(masks=masks, reason="soft threshold")
 

@@ -91,14 +91,15 @@ class Folding:
         """
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
+        folds: dict[Key, Fold] = {}
         masked: list[Key] = []
-        if is_bound:
-            self._drop_sources_with(gone)
-        else:
-            masked = self._spread(gone, covers, mask_instead)
-        for key in sorted(gone):
-            self._drop_source(key)
-        folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=is_bound)
+        unfolded: list[Key] = []
+        if gone:
+            if is_bound:
+                self._drop_sources_with(gone)
+            else:
+                masked = self._spread(gone, covers, mask_instead)
+            folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=is_bound)
         for key in self._list_new(state):
             if key not in gone and key[0] > covers:
                 may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
@@ -111,8 +112,6 @@ class Folding:
     def plan_dropped(self, state: State, covers: int) -> FoldPlan:
         """Return what changes where the client drops turns 1 ... `covers`, and results refer to lines of them."""
         gone = set(self._list_covered(state, covers))
-        for key in sorted(gone):
-            self._drop_source(key)
         folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=False)
         return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded))
 
@@ -120,6 +119,8 @@ class Folding:
         self, state: State, gone: Collection[Key], covers: int, *, is_bound: bool
     ) -> tuple[dict[Key, Fold], list[Key]]:
         """Return the folds of results that referred to those that are gone, and the results that are whole again."""
+        for key in sorted(gone):
+            self._drop_source(key)
         folds: dict[Key, Fold] = {}
         unfolded: list[Key] = []
         waiting = list({each for key in gone for each in self.ledger.list_dependents(key)})
@@ -251,7 +252,7 @@ class Folding:
             self._drop_sources_with(gone)
         self._covered_turns = max(self._covered_turns, covers)
         changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns]
-        new = list(self._list_new(state))
+        new = self._list_new(state)
         for key in (*changed, *new):
             if key not in state.hidden and key[0] > state.covered_turns:
                 saved = self._follow_state(state, key)
@@ -287,17 +288,13 @@ class Folding:
         self.ledger.add_fold(key, fold.runs, saved)
         return saved
 
-    def _list_new(self, state: State) -> Iterator[Key]:
-        """Yield the observations that no request held yet."""
-        for turn in state.turns[self._sent_turns :]:
-            for position in range(1, len(turn.observations) + 1):
-                yield turn.index, position
+    def _list_new(self, state: State) -> list[Key]:
+        """Return the observations that no request held yet."""
+        return _list_keys(state.turns[self._sent_turns :])
 
-    def _list_covered(self, state: State, covers: int) -> Iterator[Key]:
-        """Yield the observations that a summary of turns 1 ... `covers` is the first to cover."""
-        for turn in state.turns[self._covered_turns : covers]:
-            for position in range(1, len(turn.observations) + 1):
-                yield turn.index, position
+    def _list_covered(self, state: State, covers: int) -> list[Key]:
+        """Return the observations that a summary of turns 1 ... `covers` is the first to cover."""
+        return _list_keys(state.turns[self._covered_turns : covers])
 
     def _show(self, state: State, key: Key, fold: Fold | None) -> None:
         """Index the lines of `key` that the view shows. What is indexed so already stays where it is."""
@@ -319,6 +316,10 @@ class Folding:
         self._shown.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
+
+
+def _list_keys(turns: Iterable[Turn]) -> list[Key]:
+    return [(turn.index, position) for turn in turns for position in range(1, len(turn.observations) + 1)]
 
 
 def _list_changed(event: PassDecided | TurnsDropped) -> list[Key]:
