@@ -280,7 +280,7 @@ class Clients(RuleBasedStateMachine):
         runs = self.shape == "openai-responses"
         given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
         state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
-        texts = {text for _, text in state.list_shown_texts()}
+        texts = {edit.text for edit in state.edits.values()}
         place = 0
         for atom in sent:
             if atom.said.startswith(SUMMARY):
@@ -306,7 +306,7 @@ class Clients(RuleBasedStateMachine):
         """What is hidden or folded can be read again, word for word as the client sent it."""
         branch = self.context._preparer.branch
         state = branch.log.state  # type: ignore[union-attr]
-        for key, _ in state.list_shown_texts():
+        for key in state.edits:
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
             raw = self.context._read_text("", key)

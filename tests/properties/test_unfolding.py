@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elision.formats.registry import read_runs
 from elision.strategies.fold_references import SourceNames
 from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text, unfold_text
-from elision.trajectory.plan import Fold, FoldedRun, Key, make_handle
+from elision.trajectory.plan import Edit, FoldedRun, Key, make_handle
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
@@ -38,7 +38,7 @@ def check_session(texts: Sequence[str], least_lines: int, removed: int = 0) -> i
     """
     index = LineIndex(least_lines, least_characters=1)
     own: dict[Key, str] = {}
-    folds: dict[Key, Fold] = {}
+    folds: dict[Key, Edit] = {}
     for number, text in enumerate(texts, start=1):
         if number == len(texts):
             index.remove_observation((removed, 1))
@@ -50,7 +50,7 @@ def check_session(texts: Sequence[str], least_lines: int, removed: int = 0) -> i
         for run in runs:
             assert run.source != (removed, 1) or number < len(texts)
             assert not is_hidden(folds[run.source].runs, run)
-        folds[key] = Fold(key, fold_text(text, runs, NAMES), runs)
+        folds[key] = Edit(key, "fold", fold_text(text, runs, NAMES), runs)
         check_references(folds[key], text, {make_handle(each): fold.text for each, fold in folds.items()})
         assert unfold_text(folds[key], own) == text
         index.add_observation(key, text, runs)

@@ -13,7 +13,7 @@ from elision.strategies.repeated_lines import (
     keep_saving_runs,
     unfold_text,
 )
-from elision.trajectory.plan import Fold, FoldedRun, Gutter
+from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
 from tests.work import assert_linear
 
@@ -22,7 +22,7 @@ SOURCE = "\n".join(CODE)
 count_tokens = make_counter().count
 
 
-def fold(text: str, source: str = SOURCE) -> Fold | None:
+def fold(text: str, source: str = SOURCE) -> Edit | None:
     index = LineIndex()
     index.add_observation((3, 1), source)
     found = fold_observation(index, (5, 2), text, count_tokens)
@@ -59,13 +59,13 @@ def test_a_result_that_repeats_another_whole_is_one_reference() -> None:
     index = LineIndex()
     for key in ((1, 1), (2, 1), (4, 1)):
         index.add_observation(key, line)
-    assert fold_observation(index, (2, 2), line, count_tokens) == Fold(
-        (2, 2), "[same as t2.1]", (FoldedRun(0, 1, (2, 1), 0, is_whole=True),)
+    assert fold_observation(index, (2, 2), line, count_tokens) == Edit(
+        (2, 2), "fold", "[same as t2.1]", (FoldedRun(0, 1, (2, 1), 0, is_whole=True),)
     )
     index.add_observation((4, 1), line, (FoldedRun(0, 1, (2, 1), 0, is_whole=True),))
     index.remove_observation((2, 1))
-    assert fold_observation(index, (5, 1), line, count_tokens, SourceNames(name_turn)) == Fold(
-        (5, 1), "[same as turn 1]", (FoldedRun(0, 1, (1, 1), 0, is_whole=True),)
+    assert fold_observation(index, (5, 1), line, count_tokens, SourceNames(name_turn)) == Edit(
+        (5, 1), "fold", "[same as turn 1]", (FoldedRun(0, 1, (1, 1), 0, is_whole=True),)
     )
     index.remove_observation((1, 1))
     assert fold_observation(index, (5, 1), line, count_tokens) is None

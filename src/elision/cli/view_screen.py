@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -313,8 +314,7 @@ def covered_turns(shown: ViewAt) -> int:
 
 def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
     """Observations that this pass hid, cut or folded."""
-    decided = shown.decided
-    return {edit.key for edits in (decided.masks, decided.clips, decided.folds) for edit in edits}
+    return {edit.key for edit in shown.decided.edits if edit.kind != "whole"}
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -362,18 +362,19 @@ def _describe_hidden_line(shown: ViewAt) -> Line:
 def _describe_decision_line(shown: ViewAt) -> Line:
     decided = shown.decided
     line = Line(escape_controls(decided.reason))
-    if decided.masks:
-        line.append(f" · {format_plural(len(decided.masks), 'observation')} masked now", style="yellow")
-    if decided.folds:
-        line.append(f" · {len(decided.folds)} folded now", style=COLOURS["folded"])
-    if decided.unfolded:
-        line.append(f" · {len(decided.unfolded)} unfolded now", style=COLOURS["folded"])
+    counts = Counter(edit.kind for edit in decided.edits)
+    if counts["mask"]:
+        line.append(f" · {format_plural(counts['mask'], 'observation')} masked now", style="yellow")
+    if counts["fold"]:
+        line.append(f" · {counts['fold']} folded now", style=COLOURS["folded"])
+    if counts["whole"]:
+        line.append(f" · {counts['whole']} unfolded now", style=COLOURS["folded"])
     if decided.summary:
         line.append(
             f" · summary written now, from {format_plural(decided.summary.input_tokens, 'token')}", style="magenta"
         )
-    if decided.clips:
-        line.append(f" · {len(decided.clips)} cut to fit", style="red")
+    if counts["clip"]:
+        line.append(f" · {counts['clip']} cut to fit", style="red")
     return line
 
 

@@ -28,7 +28,11 @@ def limit_clearing(policy: Policy, state: State, context: DecisionContext, plan:
     instead. is_forced: whether all that may be hidden is hidden at once.
     """
     # No thinking follows the newest turn yet, so its results may be shown otherwise.
-    folds = [fold for key, fold in state.fixed_folds.items() if key not in state.hidden and key[0] < context.call - 1]
+    folds = [
+        fold
+        for fold in state.list_fixed_folds()
+        if fold.key[0] < context.call - 1 and state.find_hiding_text(fold.key) is None
+    ]
     if not folds or not plan.masks:
         return plan
     spans = list_spans(folds)

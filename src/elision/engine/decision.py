@@ -143,23 +143,20 @@ class _Pass:
 
     def _record(self, plan: Plan, summary: Summary | None) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
-        masks, folds, unfolded = plan.masks, (), ()
+        masks, folds = plan.masks, ()
         if self.policy.tracks_folds:
             covers = summary.covers if summary is not None else 0
             fold_from = self.terms.new_from if self.terms.may_fold else None
             folding = self.policy.plan_folds(self.state, plan, covers, fold_from, is_bound=self._is_bound)
-            folds, unfolded = folding.folds, folding.unfolded
+            folds = folding.edits
             if folding.masked:
                 masks = self.policy.candidates.make_masks([*(mask.key for mask in masks), *folding.masked])
         decided = PassDecided(
             self.context.call,
             plan.reason,
-            masks,
-            plan.clips,
+            (*masks, *plan.clips, *folds),
             summary,
             self._brings_recall_tools(plan, summary),
-            folds=folds,
-            unfolded=unfolded,
             bound=self._is_bound,
         )
         obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""

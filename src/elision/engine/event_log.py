@@ -150,8 +150,7 @@ class Log:
     def drop_turns(self, through: int, words: Message | None = None) -> None:
         """Record that the client no longer sends turns 1 ... `through`. words: what it sends in their place."""
         folding = self.policy.plan_dropped(self.state, through)
-        dropped = TurnsDropped(through=through, words=words, folds=folding.folds, unfolded=folding.unfolded)
-        self.record_event(dropped)
+        self.record_event(TurnsDropped(through=through, words=words, edits=folding.edits))
 
     def record_call(
         self,

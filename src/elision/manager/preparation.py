@@ -338,6 +338,6 @@ def _hides_anything(events: Sequence[Event]) -> bool:
     for event in events:
         if not isinstance(event, PassDecided):
             continue
-        if event.masks or event.clips or event.folds or event.summary or event.offers:
+        if any(edit.kind != "whole" for edit in event.edits) or event.summary or event.offers:
             return True
     return False

@@ -11,7 +11,7 @@ from elision.strategies.budget import Budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.plan import Clip, Key, Plan, make_handle
+from elision.trajectory.plan import Edit, Key, Plan, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 
@@ -323,7 +323,7 @@ def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, 
         handle = make_handle(key) if policy.candidates.placeholders.handles else ""
         text = clip_text(state.find_observation(key).text, size - (tokens - usable), handle, state.sizer)
         if state.sizer.count_text(text) < size:
-            clips.append(Clip(key, text))
+            clips.append(Edit(key, "clip", text))
             tokens -= size - state.sizer.count_text(text)
     return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 

@@ -21,7 +21,7 @@ from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, TurnsDropped
-from elision.trajectory.plan import Fold, Key, make_handle
+from elision.trajectory.plan import Edit, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Head, Observation, Turn
@@ -31,8 +31,7 @@ from elision.trajectory.turn import Head, Observation, Turn
 class FoldPlan:
     """What a pass folds, and shows whole again; masked: observations to mask with the source that they refer to."""
 
-    folds: tuple[Fold, ...] = ()
-    unfolded: tuple[Key, ...] = ()
+    edits: tuple[Edit, ...] = ()
     masked: tuple[Key, ...] = ()
 
 
@@ -57,7 +56,7 @@ class Folding:
         self._index = LineIndex() if folds_results else None
         self._count = make_counter(counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
-        self._shown: dict[Key, Fold | None] = {}
+        self._shown: dict[Key, Edit | None] = {}
         #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean. It is
         #: learned when the first reference is written.
         self._described_turns = 0
@@ -91,38 +90,36 @@ class Folding:
         """
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
-        folds: dict[Key, Fold] = {}
+        edits: dict[Key, Edit] = {}
         masked: list[Key] = []
-        unfolded: list[Key] = []
         if gone:
             if is_bound:
                 self._drop_sources_with(gone)
             else:
                 masked = self._spread(gone, covers, mask_instead)
-            folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=is_bound)
+            edits = self._refold_dependents(state, gone, covers, is_bound=is_bound)
         for key in self._list_new(state):
             if key not in gone and key[0] > covers:
                 may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
                 fold = self._find_fold(state, key, is_bound=is_bound) if may_fold else None
                 self._show(state, key, fold)
                 if fold is not None:
-                    folds[key] = fold
-        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded), tuple(sorted(masked)))
+                    edits[key] = fold
+        return FoldPlan(tuple(edits[key] for key in sorted(edits)), tuple(sorted(masked)))
 
     def plan_dropped(self, state: State, covers: int) -> FoldPlan:
         """Return what changes where the client drops turns 1 ... `covers`, and results refer to lines of them."""
         gone = set(self._list_covered(state, covers))
-        folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=False)
-        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded))
+        edits = self._refold_dependents(state, gone, covers, is_bound=False)
+        return FoldPlan(tuple(edits[key] for key in sorted(edits)))
 
     def _refold_dependents(
         self, state: State, gone: Collection[Key], covers: int, *, is_bound: bool
-    ) -> tuple[dict[Key, Fold], list[Key]]:
-        """Return the folds of results that referred to those that are gone, and the results that are whole again."""
+    ) -> dict[Key, Edit]:
+        """Return how results are shown that referred to those that are gone: folded otherwise, or whole again."""
         for key in sorted(gone):
             self._drop_source(key)
-        folds: dict[Key, Fold] = {}
-        unfolded: list[Key] = []
+        edits: dict[Key, Edit] = {}
         waiting = list({each for key in gone for each in self.ledger.list_dependents(key)})
         heapify(waiting)
         newest: Key | None = None
@@ -130,23 +127,21 @@ class Folding:
             key = heappop(waiting)
             if key in gone or key == newest or key[0] <= covers:
                 continue
-            if is_bound and key in state.fixed_folds and key[0] < len(state.turns):
+            fixed = state.fixed.get(key) if is_bound and key[0] < len(state.turns) else None
+            if fixed is not None and fixed.kind == "fold":
                 # Thinking follows it.
                 continue
             newest = key
-            before = state.folded[key]
+            before = state.find_fold(key)
             fold = self._find_fold(state, key, is_bound=is_bound)
             if fold == before:
                 continue
             self._show(state, key, fold)
-            if fold is None:
-                unfolded.append(key)
-            else:
-                folds[key] = fold
+            edits[key] = fold or Edit(key, "whole")
             # Its lines are at other places than before, and others of them may be folded.
             for each in self.ledger.list_dependents(key):
                 heappush(waiting, each)
-        return folds, unfolded
+        return edits
 
     def _spread(self, gone: set[Key], covers: int, mask_instead: Mapping[Key, object]) -> list[Key]:
         """Add to `gone` what is masked with its source. Return it."""
@@ -174,12 +169,12 @@ class Folding:
         if read is None:
             return True
         earlier = self._results.get(read)
-        if earlier in state.folded and state.find_observation(earlier).text == text:
+        if earlier is not None and state.find_fold(earlier) and state.find_observation(earlier).text == text:
             # An agent that reads the same again may not have found what the fold refers to.
             return False
         return not self._edits_exactly
 
-    def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Fold | None:
+    def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Edit | None:
         observation = state.find_observation(key)
         if self._index is None or not _is_text(observation):
             return None
@@ -192,7 +187,7 @@ class Folding:
             return None
         return fold
 
-    def _are_sources_fixed(self, state: State, fold: Fold) -> bool:
+    def _are_sources_fixed(self, state: State, fold: Edit) -> bool:
         """Return whether messages that stay as they were first sent show the sources of `fold` as the view does.
 
         They do unless a source was folded where no thinking was bound, or shown in another way there since.
@@ -201,8 +196,8 @@ class Folding:
             source = run.source
             if source[0] > self._sent_turns:
                 continue
-            shown = state.find_segment(source).text if source in state.folded else None
-            if shown != state.fixed_texts.get(source):
+            shown, fixed = state.find_fold(source), state.fixed.get(source)
+            if (shown and shown.text) != (fixed and fixed.text):
                 return False
         return True
 
@@ -243,7 +238,7 @@ class Folding:
         """Take note of `event`, which is in `state` already. Return the observations that were folded before it, and
         are now shown in another way."""
         covers = event.summary.covers if event.summary is not None else 0
-        gone = {edit.key for edits in (event.masks, event.clips) for edit in edits}
+        gone = {edit.key for edit in event.edits if edit.kind in ("mask", "clip")}
         gone.update(self._list_covered(state, covers))
         for key in sorted(gone):
             self._drop_source(key)
@@ -254,7 +249,7 @@ class Folding:
         changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns]
         new = self._list_new(state)
         for key in (*changed, *new):
-            if key not in state.hidden and key[0] > state.covered_turns:
+            if state.find_hiding_text(key) is None and key[0] > state.covered_turns:
                 saved = self._follow_state(state, key)
                 if key[0] > self._sent_turns:
                     self.folded_tokens += max(0, saved)
@@ -279,7 +274,7 @@ class Folding:
 
     def _follow_state(self, state: State, key: Key) -> int:
         """Index `key` as `state` shows it. Return the tokens that folding leaves out of it."""
-        fold = state.folded.get(key)
+        fold = state.find_fold(key)
         self._show(state, key, fold)
         if fold is None:
             self.ledger.remove_fold(key)
@@ -296,7 +291,7 @@ class Folding:
         """Return the observations that a summary of turns 1 ... `covers` is the first to cover."""
         return _list_keys(state.turns[self._covered_turns : covers])
 
-    def _show(self, state: State, key: Key, fold: Fold | None) -> None:
+    def _show(self, state: State, key: Key, fold: Edit | None) -> None:
         """Index the lines of `key` that the view shows. What is indexed so already stays where it is."""
         if key in self._shown and self._shown[key] == fold:
             return
@@ -324,7 +319,7 @@ def _list_keys(turns: Iterable[Turn]) -> list[Key]:
 
 def _list_changed(event: PassDecided | TurnsDropped) -> list[Key]:
     """Return the observations that `event` folds or shows whole again, in order."""
-    return sorted((*event.unfolded, *(fold.key for fold in event.folds)))
+    return sorted(edit.key for edit in event.edits if edit.kind in ("fold", "whole"))
 
 
 def _is_text(observation: Observation) -> bool:

@@ -156,7 +156,7 @@ class Policy:
     def record_dropped(self, state: State, event: TurnsDropped) -> None:
         """Take note of `event`, which is in `state` already."""
         changed: list[Key] = []
-        if event.folds:
+        if event.edits:
             self.tracks_folds = self.decides = True
         if self.tracks_folds:
             changed = self.folding.record_dropped(state, event)

@@ -20,7 +20,7 @@ from elision.strategies.numbered_lines import (
     split_lines,
     write_number,
 )
-from elision.trajectory.plan import Fold, FoldedRun, Gutter, Key
+from elision.trajectory.plan import Edit, FoldedRun, Gutter, Key
 
 #: Lines that an index keeps; the observation that was added first goes when there are more.
 LINE_LIMIT: Final = 100_000
@@ -341,13 +341,13 @@ def fold_observation(
     text: str,
     count_tokens: Callable[[str], int],
     names: SourceNames = PLAIN_NAMES,
-) -> Fold | None:
+) -> Edit | None:
     """Return how observation `key` is shown where that saves tokens, with a line for each repeated run; None if not."""
     found = index.find_runs(key, text)
     runs = keep_saving_runs(text, found, count_tokens, names) if found else ()
     if not runs:
         return None
-    return Fold(key, fold_text(text, runs, names), runs)
+    return Edit(key, "fold", fold_text(text, runs, names), runs)
 
 
 def keep_saving_runs(
@@ -382,7 +382,7 @@ def fold_text(text: str, runs: Sequence[FoldedRun], names: SourceNames = PLAIN_N
     return "\n".join(shown + lines[end:])
 
 
-def unfold_text(fold: Fold, source_texts: Mapping[Key, str]) -> str:
+def unfold_text(fold: Edit, source_texts: Mapping[Key, str]) -> str:
     """Return the text that was folded. source_texts: the own texts of the observations that its runs name."""
     shown = fold.text.split("\n")
     lines: list[str] = []
