@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
-from elision.strategies.file_reads import FileRead, find_file_read
+from elision.strategies.file_reads import FileRead, edits_exactly, find_file_read, has_exact_edit_tool
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.fold_references import SourceNames, count_back, name_turn
 from elision.strategies.placeholder import Placeholders
