@@ -142,10 +142,12 @@ class LineIndex:
             return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
         places = self._find_blocks().places
-        found = [places.get(block) for block in _hash_all_blocks(target.bodies, self._block_lines)]
-        known = [line for line, each in enumerate(found) if each is not None]
+        blocks = _hash_all_blocks(target.bodies, self._block_lines)
+        known = [line for line, block in enumerate(blocks) if block in places]
         if not known:
             return []
+        #: Where the block that begins at a line stands in sources.
+        located: dict[int, list[tuple[Key, int]]] = {}
         ends = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         split: dict[Key, NumberedLines] = {}
         runs: list[FoldedRun] = []
@@ -158,7 +160,10 @@ class LineIndex:
             start = max(start, known[next_known] - self._block_lines + 1)
             if start + self.least_lines > len(target.bodies):
                 break
-            match = self._find_longest(key, target, start, found, split)
+            for line in range(start, start + self._block_lines):
+                if line not in located:
+                    located[line] = self._locate_block(places.get(blocks[line], ()), key)
+            match = self._find_longest(target, start, located, split)
             if match is None:
                 start += 1
             elif ends[start + match.lines] - ends[start] < self.least_characters:
@@ -180,13 +185,13 @@ class LineIndex:
         lines = self._split(text)
         return _hide_lines(lines, runs) if runs else lines
 
-    def _list_places(self, places: int | list[int] | None) -> list[int]:
-        """Return the newest of `places` whose source the view still shows."""
-        if places is None:
-            return []
+    def _locate_block(self, places: int | Sequence[int], key: Key) -> list[tuple[Key, int]]:
+        """Return the newest of `places` whose source the view still shows before `key`: the source, and the line."""
         if isinstance(places, int):
-            places = [places]
-        return list(islice((each for each in reversed(places) if each >> _LINE_BITS in self._keys), _PLACES_KEPT))
+            places = (places,)
+        shown = islice((each for each in reversed(places) if each >> _LINE_BITS in self._keys), _PLACES_KEPT)
+        located = [(self._keys[each >> _LINE_BITS], each & _LINE_MASK) for each in shown]
+        return [each for each in located if each[0] < key]
 
     def _make_run(self, start: int, match: _Match, source: NumberedLines) -> FoldedRun:
         place, theirs = match.source_start, match.source_gutter
@@ -204,22 +209,21 @@ class LineIndex:
 
     def _find_longest(
         self,
-        key: Key,
         target: NumberedLines,
         start: int,
-        places: Sequence[int | list[int] | None],
+        located: Mapping[int, Sequence[tuple[Key, int]]],
         split: dict[Key, NumberedLines],
     ) -> _Match | None:
-        """The longest match of the lines from `start` on. places: of the block that begins at each line.
+        """The longest match of the lines from `start` on. located: where the block that begins at a line stands.
 
         split: the sources that were split for this target.
         """
-        found: set[tuple[Key, int]] = set()
-        for offset in range(self._block_lines):
-            for place in self._list_places(places[start + offset]):
-                source, line = self._keys[place >> _LINE_BITS], (place & _LINE_MASK) - offset
-                if source < key and line >= 0:
-                    found.add((source, line))
+        found = {
+            (source, line - offset)
+            for offset in range(self._block_lines)
+            for source, line in located[start + offset]
+            if line >= offset
+        }
         best: _Match | None = None
         for source, line in sorted(found):
             if source not in split:
@@ -293,9 +297,9 @@ def _measure_match(target: NumberedLines, start: int, source: NumberedLines, pla
         and numbers.get(start + verbatim) == their_numbers.get(place + verbatim)
     ):
         verbatim += 1
-    gutter, source_gutter = target.find_gutter(start), source.find_gutter(place)
-    if gutter is None and source_gutter is None:
+    if start not in numbers and place not in their_numbers:
         return _Match(verbatim, key, place, None, None)
+    gutter, source_gutter = target.find_gutter(start), source.find_gutter(place)
     numbered = 0
     for step in range(most):
         theirs_number = their_numbers.get(place + step)
