@@ -138,7 +138,7 @@ def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     first = [fresh.count(text) for text in texts]
     assert fresh.cached_texts <= 100
     asked: list[str] = []
-    monkeypatch.setattr(fresh, "_count_text", lambda text: asked.append(text) or 7)
+    monkeypatch.setattr(fresh._encoder, "count", lambda text: asked.append(text) or 7)
     assert fresh.count(texts[-1]) == first[-1]
     assert fresh.count(texts[0]) == 7
     assert asked == [texts[0]]

@@ -119,7 +119,7 @@ def find_items(text: str) -> tuple[str, ...]:
 def find_items_uncached(text: str) -> tuple[str, ...]:
     """The same as `find_items`, for a text that nobody asks for again."""
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
-    pieces = list(_split_pieces(text))
+    pieces = _split_pieces(text)
     items = dict.fromkeys(chain.from_iterable(map(_WORD_CACHE.__getitem__, _list_words(pieces))))
     for piece in pieces:
         in_quotes = dict.fromkeys(map(itemgetter(1), _QUOTED.findall(piece)))
@@ -131,7 +131,7 @@ def find_items_by_line(text: str, wanted: Set[str]) -> list[tuple[int, str, tupl
     """Return (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
     if not wanted:
         return []
-    pieces = list(_split_pieces(text))
+    pieces = _split_pieces(text)
     words_with_items = frozenset(_list_words(pieces))
     wanted_words = {word for word in words_with_items if not wanted.isdisjoint(_WORD_CACHE[word])}
     quoted: dict[int, list[str]] = {}
@@ -178,14 +178,15 @@ def _list_words(pieces: Iterable[str]) -> Iterator[str]:
     return filter(_WORD_CACHE.__getitem__, chosen)
 
 
-def _split_pieces(text: str) -> Iterator[str]:
-    """Yield `text` in pieces of about `PIECE` characters, so that no item is cut."""
+def _split_pieces(text: str) -> list[str]:
+    """Return `text` in pieces of about `PIECE` characters, so that no item is cut."""
+    pieces = []
     start = 0
     while len(text) - start > 2 * PIECE:
         end = _find_cut(text, start)
-        yield text[start:end]
+        pieces.append(text[start:end])
         start = end
-    yield text[start:]
+    return [*pieces, text[start:]]
 
 
 def _find_cut(text: str, start: int) -> int:
@@ -247,8 +248,19 @@ class _WordCache(dict[str, tuple[str, ...]]):
                 trimmed = trimmed[2:]
             if "/" not in trimmed:
                 trimmed = trimmed.lstrip(_TRIM)
-            if len(trimmed) >= 3 and not _PAGE_METADATA.match(trimmed):
-                found += _list_parts(trimmed)
+            if 3 <= len(trimmed) <= _LONGEST_WORD and not _PAGE_METADATA.match(trimmed):
+                parts = [trimmed]
+                if ":" in trimmed:
+                    parts += [part for part in _COLON.split(trimmed) if len(part) >= 3]
+                for part in list(parts):
+                    tail = ""
+                    if "/" in part:
+                        tail = part.rsplit("/", 1)[1].strip(_TRIM)
+                    elif "." in part and not _NUMBER.match(part):
+                        tail = part.rsplit(".", 1)[1]
+                    if len(tail) >= 3:
+                        parts.append(tail)
+                found += parts
         items = tuple(
             part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.match(part))
         )
@@ -261,21 +273,3 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 _WORD_CACHE: Final = _WordCache()
-
-
-def _list_parts(word: str) -> list[str]:
-    if len(word) > _LONGEST_WORD:
-        return []
-    parts = [word]
-    if ":" in word:
-        parts += [piece for piece in _COLON.split(word) if len(piece) >= 3]
-    for piece in list(parts):
-        if "/" in piece:
-            tail = piece.rsplit("/", 1)[1].strip(_TRIM)
-            if len(tail) >= 3:
-                parts.append(tail)
-        elif "." in piece and not _NUMBER.match(piece):
-            tail = piece.rsplit(".", 1)[1]
-            if len(tail) >= 3:
-                parts.append(tail)
-    return parts
