@@ -249,18 +249,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
             if "/" not in trimmed:
                 trimmed = trimmed.lstrip(_TRIM)
             if 3 <= len(trimmed) <= _LONGEST_WORD and not _PAGE_METADATA.match(trimmed):
-                parts = [trimmed]
-                if ":" in trimmed:
-                    parts += [part for part in _COLON.split(trimmed) if len(part) >= 3]
-                for part in list(parts):
-                    tail = ""
-                    if "/" in part:
-                        tail = part.rsplit("/", 1)[1].strip(_TRIM)
-                    elif "." in part and not _NUMBER.match(part):
-                        tail = part.rsplit(".", 1)[1]
-                    if len(tail) >= 3:
-                        parts.append(tail)
-                found += parts
+                found += _list_parts(trimmed)
         items = tuple(
             part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.match(part))
         )
@@ -273,3 +262,19 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
 
 _WORD_CACHE: Final = _WordCache()
+
+
+def _list_parts(word: str) -> list[str]:
+    """Return a word, what colons separate in it, and the last component of each path or dotted name."""
+    parts = [word]
+    if ":" in word:
+        parts += [part for part in _COLON.split(word) if len(part) >= 3]
+    for part in list(parts):
+        tail = ""
+        if "/" in part:
+            tail = part.rsplit("/", 1)[1].strip(_TRIM)
+        elif "." in part and not _NUMBER.match(part):
+            tail = part.rsplit(".", 1)[1]
+        if len(tail) >= 3:
+            parts.append(tail)
+    return parts
