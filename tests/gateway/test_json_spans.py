@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elision.gateway.json_spans import (
     MAX_STRING_BYTES,
     MAX_VALUES,
-    Edit,
+    BytesEdit,
     JsonArray,
     UnreadableBody,
     apply_edits,
@@ -90,7 +90,10 @@ def test_edits_are_made_in_their_order() -> None:
     """However they are given; none leave the very object."""
     raw = b"0123456789"
     assert (
-        apply_edits(raw, [Edit(8, 10, b"z"), Edit(0, 1, b""), Edit(4, 4, b"[new]"), Edit(4, 5, b"")]) == b"123[new]567z"
+        apply_edits(
+            raw, [BytesEdit(8, 10, b"z"), BytesEdit(0, 1, b""), BytesEdit(4, 4, b"[new]"), BytesEdit(4, 5, b"")]
+        )
+        == b"123[new]567z"
     )
     assert apply_edits(raw, []) is raw
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from elision.errors import MissingExtra
 from elision.gateway import json_spans
-from elision.gateway.json_spans import Edit, JsonArray, UnreadableBody
+from elision.gateway.json_spans import BytesEdit, JsonArray, UnreadableBody
 
 try:
     import msgspec
@@ -90,7 +90,7 @@ class _Patcher:
             own = raw[place.start : place.end]
             new = self.patch_value(own, before.get(name, _ABSENT), after[name])
             if new is not own:
-                edits.append(Edit(place.start, place.end, new))
+                edits.append(BytesEdit(place.start, place.end, new))
         more = [(name, self._encode_new(value)) for name, value in after.items() if name not in known]
         return json_spans.apply_edits(
             raw, chain(edits, json_spans.add_fields(raw, fields, more, first=known.keys().isdisjoint(after.keys())))

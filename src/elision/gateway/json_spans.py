@@ -51,7 +51,7 @@ class UnreadableBody(ElisionError):  # noqa: N818 - reads as what it is at the c
     """Bytes that cannot be parsed here; they pass unchanged."""
 
 
-class Edit(NamedTuple):
+class BytesEdit(NamedTuple):
     """`new` replaces the bytes from `start` to `end`; equal ends insert it there."""
 
     start: int
@@ -68,7 +68,7 @@ class JsonField(NamedTuple):
     end: int
 
 
-def apply_edits(raw: bytes, edits: Iterable[Edit]) -> bytes:
+def apply_edits(raw: bytes, edits: Iterable[BytesEdit]) -> bytes:
     """Return `raw` with every edit made; they do not overlap."""
     view = memoryview(raw)
     at = 0
@@ -174,24 +174,24 @@ def _match_at(pattern: re.Pattern[bytes], raw: bytes, at: int, end: int = sys.ma
     return found
 
 
-def remove_fields(all_fields: Sequence[JsonField], names: Iterable[str]) -> Iterator[Edit]:
+def remove_fields(all_fields: Sequence[JsonField], names: Iterable[str]) -> Iterator[BytesEdit]:
     """Yield the edits that remove these fields, each with the comma before it or, at the start, after it."""
     gone = set(names)
     kept = next((place for place, field in enumerate(all_fields) if field.name not in gone), None)
     if kept is None:
         if all_fields:
-            yield Edit(all_fields[0].key_start, all_fields[-1].end, b"")
+            yield BytesEdit(all_fields[0].key_start, all_fields[-1].end, b"")
         return
     if kept:
-        yield Edit(all_fields[0].key_start, all_fields[kept].key_start, b"")
+        yield BytesEdit(all_fields[0].key_start, all_fields[kept].key_start, b"")
     for place in range(kept + 1, len(all_fields)):
         if all_fields[place].name in gone:
-            yield Edit(all_fields[place - 1].end, all_fields[place].end, b"")
+            yield BytesEdit(all_fields[place - 1].end, all_fields[place].end, b"")
 
 
 def add_fields(
     raw: bytes, all_fields: Sequence[JsonField], new: Iterable[tuple[str, bytes]], *, first: bool
-) -> Iterator[Edit]:
+) -> Iterator[BytesEdit]:
     """Yield the edit that adds fields at the end. first: whether no other field is left before them."""
     joined = b",".join(msgspec.json.encode(name) + b":" + value for name, value in new)
     if joined and first:
@@ -199,9 +199,9 @@ def add_fields(
             place = all_fields[0].key_start
         else:
             place = raw.index(b"{") + 1
-        yield Edit(place, place, joined)
+        yield BytesEdit(place, place, joined)
     elif joined:
-        yield Edit(all_fields[-1].end, all_fields[-1].end, b"," + joined)
+        yield BytesEdit(all_fields[-1].end, all_fields[-1].end, b"," + joined)
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class JsonArray:
             gap = _GAP.match(self.raw, at + len(value))
             at = gap.end() if gap is not None else at
 
-    def make_edits(self, new: Sequence[bytes]) -> list[Edit]:
+    def make_edits(self, new: Sequence[bytes]) -> list[BytesEdit]:
         """Return the edits that make it an array of `new`: equal elements at both ends stay, and those in place."""
         old = self.values
         most = min(len(old), len(new))
@@ -309,14 +309,14 @@ class JsonArray:
         back = next(compress(range(most - front), map(ne, reversed(old), reversed(new))), most - front)
         if len(old) == len(new) and self.layout.gap is None:
             return [
-                Edit(self.ends[place] - len(old[place]), self.ends[place], new[place])
+                BytesEdit(self.ends[place] - len(old[place]), self.ends[place], new[place])
                 for place in compress(range(front, most - back), map(ne, old[front:], new[front:]))
             ]
         if front == len(old) == len(new):
             return []
         return [self._replace_elements(front, len(old) - back, new[front : len(new) - back])]
 
-    def _replace_elements(self, start: int, stop: int, new: Sequence[bytes]) -> Edit:
+    def _replace_elements(self, start: int, stop: int, new: Sequence[bytes]) -> BytesEdit:
         """Return the edit that replaces elements `start` to `stop` with `new`; one of the two may be empty."""
         if self.ends:
             gap = _find_gap(self.raw, self.ends[0])
@@ -324,16 +324,16 @@ class JsonArray:
             gap = b","
         joined = gap.join(new)
         if start < stop and new:
-            return Edit(self._find_start(start), self.ends[stop - 1], joined)
+            return BytesEdit(self._find_start(start), self.ends[stop - 1], joined)
         if start:
-            return Edit(self.ends[start - 1], self.ends[stop - 1], gap + joined if new else b"")
+            return BytesEdit(self.ends[start - 1], self.ends[stop - 1], gap + joined if new else b"")
         if new:
             if self.values:
                 place = self._find_start(0)
             else:
                 place = self.start + 1
-            return Edit(place, place, joined + gap if self.values else joined)
-        return Edit(self._find_start(0), self._find_start(stop) if stop < len(self.values) else self.ends[-1], b"")
+            return BytesEdit(place, place, joined + gap if self.values else joined)
+        return BytesEdit(self._find_start(0), self._find_start(stop) if stop < len(self.values) else self.ends[-1], b"")
 
     def _find_start(self, place: int) -> int:
         return self.ends[place] - len(self.values[place])

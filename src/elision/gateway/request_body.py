@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from elision.errors import MissingExtra
 from elision.gateway import json_spans
 from elision.gateway.json_decoding import decode_json
-from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
+from elision.gateway.json_spans import ArrayLayout, BytesEdit, JsonArray, JsonField, UnreadableBody
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
@@ -199,14 +199,14 @@ class RequestBody:
         if messages is not None and name in fields:
             raise ValueError(f"{name!r} is given as messages and as a field")
         set_to = dict(fields)
-        edits: list[Edit] = []
+        edits: list[BytesEdit] = []
         if messages is not None and self._array is not None:
             edits = self._array.make_edits(messages)
         elif messages is not None and list(messages) != self.messages:
             set_to[name] = b"[" + b",".join(messages) + b"]"
         known = {each: value for each, value in set_to.items() if each in self._fields_by_name}
         edits += [
-            Edit(self._fields_by_name[each].start, self._fields_by_name[each].end, value)
+            BytesEdit(self._fields_by_name[each].start, self._fields_by_name[each].end, value)
             for each, value in known.items()
         ]
         own = self._parts.fields
