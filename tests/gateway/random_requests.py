@@ -20,8 +20,8 @@ from elision.gateway.upstream import UpstreamError
 from elision.gateway.wire import Headers
 from elision.gateway.worker import Worker
 from elision.providers.provider import Api
-from elision.providers.request_rules import list_new_violations, list_violations
 from elision.testing.recorded_run import RecordedReply
+from elision.testing.request_rules import list_new_violations, list_violations
 from tests.gateway import conversation_bytes
 from tests.gateway.conversation_bytes import APIS, EAGER, LIST_FIELDS, PATHS, Json
 from tests.gateway.loopback_gateway import make_settings
