@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from elision.gateway.json_patch import patch_json
 from elision.providers.live.parsed_message import ParsedMessage
-
-#: Messages on either side in which parts of a message of ours are looked for.
-_BESIDE: Final = 4
 
 
 @dataclass(slots=True)
@@ -47,10 +44,8 @@ def _encode_changed(message: Any, source: int | None, messages: Sequence[ParsedM
     """Encode a replaced message: what it kept of the client's message keeps its bytes."""
     if source is None:
         return msgspec.json.encode(message)
-    # What joins a message (user messages after a summary) is beside it.
-    beside = messages[max(0, source - _BESIDE) : source + _BESIDE + 1]
     own = messages[source]
-    return patch_json(own.raw, own.json, message, [(each.json, each.raw) for each in beside])
+    return patch_json(own.raw, own.json, message)
 
 
 def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[int | None]:

@@ -18,12 +18,12 @@ from functools import cache, partial
 from typing import Final
 
 from elision.errors import LimitError
-from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
 from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
 from elision.gateway.incoming_messages import IncomingMessages
+from elision.gateway.json_decoding import check_size
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
 from elision.gateway.reply_writer import ReplyWriter
@@ -428,9 +428,8 @@ def _parse_large_request(
     UnreadableBody.
     """
     assert route.api is not None
-    json_spans.check_size(raw, before.find_end(before.count_shared(raw)) if before is not None else 0)
+    check_size(raw, before.find_end(before.count_shared(raw)) if before is not None else 0)
     body = RequestBody.parse(raw, route.api, previous=before, target=route.target)
-    body.locate_messages()
     model_request = _build_model_request(route, headers, body, namespace)
     if model_request is None:
         return None

@@ -134,8 +134,7 @@ class Upstream:
         sent = body if isinstance(body, bytes) else _ChunkedBody(body)
         target, used = URL(url, encoded=True), _ConnectionReuse()
         fields = _decode_fields(headers, measured=isinstance(body, bytes))
-        is_sliced = isinstance(body, bytes) and len(body) > _SLICE_BYTES
-        if is_sliced:
+        if isinstance(body, bytes) and len(body) > _SLICE_BYTES:
             fields.append(("Content-Length", str(len(body))))
         proxy: URL | None = None
 
@@ -144,7 +143,7 @@ class Upstream:
                 method,
                 target,
                 headers=fields,
-                data=_slice_body(body) if is_sliced else sent or None,
+                data=_slice_body(sent) if isinstance(sent, bytes) and len(sent) > _SLICE_BYTES else sent or None,
                 allow_redirects=False,
                 trace_request_ctx=used,
                 proxy=proxy,
