@@ -126,13 +126,13 @@ class RequestBody:
     def _parse_whole(self) -> None:
         name = PROVIDERS[self.api].list_field
         self._fields = _FIELDS.decode(self.raw)
-        own = bytes(self._fields.get(name, b"null"))
+        own = memoryview(self._fields.get(name, b"null"))
         self._is_list = False
         self._layout: _Layout | None = None
         self.new_bytes = len(self.raw)
         if own == b"null":
             self.messages: list[bytes] = []
-        elif own.startswith(b'"') and name == "input":
+        elif own[0] == ord('"') and name == "input":
             self.messages = [b'{"role":"user","content":%b}' % own]
         else:
             self._is_list = True
@@ -151,7 +151,7 @@ class RequestBody:
         opening = b'{"%b":' % name.encode()
         rest_body = b"%b[{}%b" % (opening, self.raw[end:])
         rest = _FIELDS.decode(rest_body)
-        own = bytes(rest[name])
+        own = memoryview(rest[name])
         # Of fields of one name the last counts, and that may be another list than this.
         if not rest_body.startswith(own, len(opening)):
             return False
@@ -171,9 +171,11 @@ class RequestBody:
             gap = self.raw[end : self.raw.index(b"{", end)]
         new = self.messages[len(starts) :]
         end = starts[-1] + len(self.messages[len(starts) - 1])
-        if fields is None or not self.raw.startswith(b"".join([gap + message for message in new]), end):
-            return None
         step = len(gap)
+        if fields is None or (
+            new and not (self.raw.startswith(gap, end) and self.raw.startswith(gap.join(new), end + step))
+        ):
+            return None
         ends = accumulate([step + len(message) for message in new[:-1]], initial=end) if new else ()
         return _Layout(opening, gap, [*starts, *(each + step for each in ends)], fields)
 
@@ -274,7 +276,7 @@ def _decode_cached(raw: bytes) -> Any:
     return decode_json(raw)
 
 
-def _split_list(raw: bytes) -> list[bytes]:
+def _split_list(raw: memoryview) -> list[bytes]:
     """Return the bytes of each message; a loop in Python, so that other threads can run between two."""
     messages = [bytes(message) for message in _LIST.decode(raw)]
     if all(message[0] == ord("{") for message in messages):
@@ -282,7 +284,7 @@ def _split_list(raw: bytes) -> list[bytes]:
     raise UnreadableBody("a message is no JSON object")
 
 
-def _find_opening(raw: bytes, own: bytes) -> bytes:
+def _find_opening(raw: bytes, own: memoryview) -> bytes:
     """Return all before the first message of the list `own`; b"" where it is not found."""
     at = -1
     for _ in range(_MAX_TRIES):
