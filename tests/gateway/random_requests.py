@@ -223,12 +223,20 @@ class FakeResponse:
     parts: list[bytes]
     cut: bool = False
 
-    def get_header(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self.headers if key.lower() == name), None)
+    def _find(self, name: bytes) -> str:
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
+
+    @property
+    def content_type(self) -> str:
+        return self._find(b"content-type")
+
+    @property
+    def content_encoding(self) -> str:
+        return self._find(b"content-encoding")
 
     @property
     def is_event_stream(self) -> bool:
-        return (self.get_header(b"content-type") or b"").startswith(b"text/event-stream")
+        return self.content_type.startswith("text/event-stream")
 
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         while self.parts:

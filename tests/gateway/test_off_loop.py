@@ -98,7 +98,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(
         MessageEncoder,
         "encode_messages",
-        lambda self, view, said: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
+        lambda self, view, said, new: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
     )
     watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
     return found

@@ -33,7 +33,7 @@ def patch_json(raw: bytes, before: Any, after: Any) -> bytes:
     raw: JSON text of `before`. Raises UnreadableBody where it is no JSON or `after` has no JSON.
     """
     try:
-        return _patch_value(raw, before, after)
+        return raw if _is_same_json(before, after) else _patch_value(raw, before, after)
     except (ValueError, TypeError, RecursionError) as error:
         raise UnreadableBody(f"a value that cannot be rewritten: {error}") from error
 
@@ -57,17 +57,17 @@ def encode_json(value: Any) -> bytes:
 
 
 def _patch_value(raw: bytes, before: Any, after: Any) -> bytes:
-    if _is_same_json(before, after):
-        return raw
+    """Return the bytes of a value that has changed."""
     if isinstance(before, dict) and isinstance(after, dict):
-        known = _FIELDS.decode(raw)
-        fields = [
-            encode_json(name)
-            + b":"
-            + (_patch_value(bytes(known[name]), before[name], value) if name in known else encode_json(value))
-            for name, value in after.items()
-        ]
-        return b"{%b}" % b",".join(fields)
+        fields = _FIELDS.decode(raw)
+        own = fields.keys() & after.keys()
+        patched = {
+            name: msgspec.Raw(_patch_value(bytes(fields[name]), before[name], after[name]))
+            for name in own
+            if not _is_same_json(before[name], after[name])
+        }
+        new = {name: msgspec.Raw(encode_json(value)) for name, value in after.items() if name not in own}
+        return msgspec.json.encode({name: value for name, value in (fields | patched | new).items() if name in after})
     if isinstance(before, list) and isinstance(after, list):
         return b"[%b]" % b",".join(_patch_elements([*map(bytes, _LIST.decode(raw))], before, after))
     return encode_json(after)
@@ -85,7 +85,7 @@ def _patch_elements(raws: list[bytes], before: list[Any], after: list[Any]) -> l
         if place is None:
             patched.append(encode_json(element))
         else:
-            patched.append(_patch_value(raws[place], before[place], element))
+            patched.append(patch_json(raws[place], before[place], element))
             at = place + 1
     return patched
 

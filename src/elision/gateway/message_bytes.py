@@ -18,9 +18,11 @@ class MessageEncoder:
 
     _encoded: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
 
-    def encode_messages(self, view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[bytes]:
-        """Return the bytes of each message of `view`, which was made of `messages`."""
-        for message, source in self.list_new(view, messages):
+    def encode_messages(
+        self, view: Sequence[Any], messages: Sequence[ParsedMessage], new: Sequence[tuple[Any, int | None]]
+    ) -> list[bytes]:
+        """Return the bytes of each message of `view`, which was made of `messages`; `list_new` returns `new`."""
+        for message, source in new:
             self._encoded[id(message)] = message, _encode_changed(message, source, messages)
         changed = {id(message): self._encoded[id(message)] for message in view if type(message) is not ParsedMessage}
         self._encoded = changed
@@ -54,7 +56,7 @@ def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> li
     Between two unchanged messages, the others are matched from the end: a summary, which has no source, comes first. A
     wrong guess only costs bytes that could have been kept.
     """
-    places = {id(message.sent): place for place, message in enumerate(messages)}
+    places = {id(message.untagged or message): place for place, message in enumerate(messages)}
     found: list[int | None] = []
     following = len(messages)
     for message in reversed(view):

@@ -118,7 +118,8 @@ class Proxy:
 
     def _report_record(self, record: RequestRecord, request: ClientRequest) -> None:
         record.total_seconds = record.total_seconds or time.perf_counter() - request.received_at
-        self.budgets.settle(record)
+        if record.taken_usd is not None:
+            self.budgets.settle(record)
         self._listener(record)
 
     async def _serve_route(self, request: ClientRequest, reply: ClientReply, record: RequestRecord) -> None:
@@ -236,6 +237,8 @@ class Proxy:
     async def _find_key_limit(self, namespace: str, record: RequestRecord, *, logged: bool = True) -> str:
         """Return the limit that its key has reached; "" for none. Raises LimitError or RequestRefused where it is
         refused."""
+        if not self.budgets.limits_keys:
+            return ""
         try:
             return await self.budgets.check_key(namespace, is_logged=logged, record=record)
         except (LimitError, RequestRefused):

@@ -126,14 +126,14 @@ class RequestBody:
     def _parse_whole(self) -> None:
         name = PROVIDERS[self.api].list_field
         self._fields = _FIELDS.decode(self.raw)
-        own = memoryview(self._fields.get(name, b"null"))
+        own = memoryview(self._fields.get(name, msgspec.Raw(b"null")))
         self._is_list = False
         self._layout: _Layout | None = None
         self.new_bytes = len(self.raw)
-        if own == b"null":
+        if bytes(own[:5]) == b"null":
             self.messages: list[bytes] = []
         elif own[0] == ord('"') and name == "input":
-            self.messages = [b'{"role":"user","content":%b}' % own]
+            self.messages = [b'{"role":"user","content":%b}' % bytes(own)]
         else:
             self._is_list = True
             self.messages = _split_list(own)
@@ -189,9 +189,10 @@ class RequestBody:
     def get_field(self, name: str) -> Any:
         """Return a top-level field, decoded once; None without one. Raises UnreadableBody."""
         if name not in self._decoded:
-            raw = self.get_raw_field(name)
-            if raw is None:
+            found = self._fields.get(name)
+            if found is None:
                 return None
+            raw = bytes(found)
             # An agent's sessions begin with the same tools and prompts, which are decoded once.
             self._decoded[name] = _decode_cached(raw) if _SMALL < len(raw) < _LARGE else decode_json(raw)
         return self._decoded[name]

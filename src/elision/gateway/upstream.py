@@ -60,22 +60,19 @@ class UpstreamError(ElisionError):
 
 
 class UpstreamResponse:
-    """A response whose status and headers are there, and whose body arrives. Used with `async with`."""
+    """A response whose status and headers are there, and whose body arrives. Used with `async with`.
+
+    content_type, content_encoding: "" where absent.
+    """
 
     def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
         self.status = response.status
         self.headers: Headers = list(response.raw_headers)
+        self.content_type = response.headers.get("content-type", "")
+        self.content_encoding = response.headers.get("content-encoding", "")
+        self.is_event_stream = self.content_type.lower().startswith("text/event-stream")
         self._response = response
         self._place = place
-
-    def get_header(self, name: bytes) -> bytes | None:
-        """Return the first field of that name; `name` is in lower case."""
-        return next((value for key, value in self.headers if key.lower() == name), None)
-
-    @property
-    def is_event_stream(self) -> bool:
-        """Return whether the body is a stream of events."""
-        return (self.get_header(b"content-type") or b"").lower().startswith(b"text/event-stream")
 
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives, still compressed if it is. Raises UpstreamError where it breaks off."""
