@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.providers.live.client_messages import remove_tags
-from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
+from elision.testing.request_rules import list_new_violations
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import make_history

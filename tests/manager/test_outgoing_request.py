@@ -9,10 +9,10 @@ import pytest
 
 from elision.manager import ContextManager, ContextView
 from elision.providers.anthropic.bound_thinking import DROP_BETA
-from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
-from elision.providers.request_rules import list_new_violations, list_violations
 from elision.stores.memory import MemoryStore
+from elision.testing.request_rules import list_new_violations, list_violations
 from tests.manager.agents import SHAPES, Message, make_history
 
 EAGER = "masking(window=2, fold=false, schedule=every-turn)"

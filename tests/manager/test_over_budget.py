@@ -9,8 +9,8 @@ import pytest
 
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
-from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
+from elision.testing.request_rules import list_new_violations
 from tests.manager.agents import SHAPES, make_history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"

@@ -28,9 +28,9 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.providers.anthropic.breakpoints import add_breakpoints, choose_breakpoints
 from elision.providers.provider_table import PROVIDERS
-from elision.providers.request_rules import list_violations
 from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.strategies.spec import STRATEGIES, parse_strategy
+from elision.testing.request_rules import list_violations
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory

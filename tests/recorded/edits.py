@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from elision.providers.request_rules import list_new_violations
 from elision.testing.request_checks import find_problems
+from elision.testing.request_rules import list_new_violations
 from tests.recorded.cassettes import Api, Exchange
 
 #: Stands in every placeholder of `HIDING`.

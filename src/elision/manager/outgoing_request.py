@@ -11,7 +11,7 @@ from elision.manager.context_options import CacheControl
 from elision.manager.history import History
 from elision.providers.anthropic import breakpoints, server_clearing
 from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
-from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.providers.live.client_messages import convert_to_json, remove_tags
 from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
 from elision.providers.live.pieces import LiveDialect
