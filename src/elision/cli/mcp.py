@@ -21,7 +21,7 @@ def mcp(
         Option(
             "--session",
             help="Show this session and its relatives alone: a name, how it begins, or a client's id at the gateway; "
-            "default: as AGENT_CONTEXT_SESSION says.",
+            "default: as ELISION_SESSION says.",
         ),
     ] = "",
     prefix: Annotated[str, Option("--prefix", help="Show only sessions whose name begins so.")] = "",

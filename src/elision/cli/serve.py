@@ -40,7 +40,7 @@ def serve(
     workers: Annotated[int | None, Option("--workers", help="Processes that share the port.", min=1, rare=True)] = None,
     token: Annotated[
         str | None,
-        Option("--token", help="Opens dashboard and metrics; better given as AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN."),
+        Option("--token", help="Opens dashboard and metrics; better given as ELISION_GATEWAY_ADMIN_TOKEN."),
     ] = None,
     shadow: Annotated[bool | None, Option("--shadow", help="Decide, price and report; change nothing.")] = None,
     off: Annotated[bool | None, Option("--off", help="Pass everything as it comes; keep nothing.", rare=True)] = None,

@@ -91,6 +91,7 @@ def wrap(
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
+    from elision.config.setting_keys import PREFIX, SPECIFIED_PREFIX
     from elision.wrap.agent_table import AGENTS, make_command_agent
     from elision.wrap.launch_plan import check_agent
     from elision.wrap.mcp_option import offer_mcp_server
@@ -123,7 +124,9 @@ def wrap(
     began = time.time()
     with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
         if mcp:
-            agent = offer_mcp_server(agent, _make_mcp_command(door.store), {"AGENT_CONTEXT_STORE": door.store})
+            # Both names of the setting: the user's own environment may have either.
+            variables = {f"{prefix}STORE": door.store for prefix in (PREFIX, SPECIFIED_PREFIX)}
+            agent = offer_mcp_server(agent, _make_mcp_command(door.store), variables)
         code = _run_agent(agent, arguments, door)
     if json:
         from elision.cli.outputs import print_json
