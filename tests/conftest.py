@@ -7,6 +7,7 @@ Profiles: `quick` by default; `soak` with ELISION_SOAK=1, or by HYPOTHESIS_PROFI
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import socket
 import sys
@@ -22,6 +23,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tests.figures import FIGURES, ReportFigures
 from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
 
+_STATE_NUMBERS = itertools.count()
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 # Quick runs are the same every time: a red `make test` must be about the change at hand. Soaks look for what is new.
@@ -64,6 +66,12 @@ def _names_of_nobody() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", near)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a state folder of its own, which is made when it is used: none meets another's sessions."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / f"state-{next(_STATE_NUMBERS)}"))
 
 
 def pytest_configure() -> None:

@@ -65,7 +65,8 @@ def test_one_worker(tmp_path: Path, upstream: str) -> None:
     with start_serve(tmp_path, *options(upstream)) as gateway:
         assert gateway.first_lines[0] == f"OpenAI clients:    {gateway.url}/v1\n"
         assert gateway.first_lines[2] == f"Dashboard:         {gateway.url}/\n"
-        assert gateway.first_lines[3] == (
+        assert gateway.first_lines[3] == "Sessions:          nowhere\n"
+        assert gateway.first_lines[4] == (
             "Summaries:         no model writes summaries; digest (masking makes none of its own)\n"
         )
         assert gateway.send_request("/v1/chat/completions", b"{}", authorization="Bearer sk-secret") == (200, b"ok")

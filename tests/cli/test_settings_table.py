@@ -46,8 +46,8 @@ def test_every_setting_is_shown(width: int) -> None:
 
 def test_wide_terminals_show_the_meaning() -> None:
     """Where there is room, what each setting means stands beside it on the same line."""
-    assert "newest turns that stay verbatim" in printed(width=160)
-    assert "newest turns that stay verbatim" not in printed(width=100)
+    assert "newest turns whose tool results stay" in printed(width=160)
+    assert "newest turns whose tool results stay" not in printed(width=100)
 
 
 def test_only_what_somebody_set_is_shown() -> None:

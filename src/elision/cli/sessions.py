@@ -37,7 +37,7 @@ def sessions(
     with it counts in both.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_console
+    from elision.cli.console import name_store, open_console
     from elision.cli.outputs import print_json
     from elision.cli.session_names import walk_session_trees
     from elision.config import load_settings
@@ -45,8 +45,9 @@ def sessions(
     from elision.stores.store_urls import open_existing
 
     found = load_settings()
+    address = name_store(store or found.store, quiet=quiet)
     if sizes:
-        _show_sizes(store or found.store, everything=everything, as_json=json)
+        _show_sizes(address, everything=everything, as_json=json)
         return
     from elision.cli.sessions_table import ListedSession, render_sessions
     from elision.manager.session_history import add_plateau_guard, load_session_log
@@ -55,7 +56,7 @@ def sessions(
     rates = choose_prices(model, price, prices)
     sizer = Sizer(make_counter(tokens))
     guards = add_plateau_guard(found.guards)
-    with closing(open_existing(store or found.store)) as opened:
+    with closing(open_existing(address)) as opened:
         listed = opened.sessions()
 
         def load_row(front: str, info: SessionInfo) -> ListedSession:

@@ -187,8 +187,7 @@ def _open_gateway(
     if running is not None:
         yield _GatewayInUse(running, settings.store, is_own=False)
         return
-    store = _choose_store(settings)
-    options = {**given, **read_upstreams(settings, os.environ), "store": store}
+    options = {**given, **read_upstreams(settings, os.environ)}
     # The terminal is the agent's: nothing is logged to it.
     logger = logging.getLogger("elision")
     logger.addHandler(logging.NullHandler())
@@ -196,22 +195,7 @@ def _open_gateway(
     used = _UsedSessions()
     found = gateway_settings(**{**options, "gateway_port": 0, "gateway_log": "none"})
     with GatewayThread(found, used.add_request) as thread:
-        yield _GatewayInUse(thread.url, store, is_own=True, used=used)
-
-
-def _choose_store(settings: Settings) -> str:
-    """Return the store of a new gateway: as set, else one outside of the user's project."""
-    from elision.wrap.findings import make_state_store
-
-    if any(entry.key.name == "store" and entry.place != "default" for entry in settings.entries):
-        return settings.store
-    address = make_state_store(os.environ)
-    folder = Path(address.removeprefix("sqlite:///")).parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ElisionError(f"{folder} cannot be made ({error.strerror}); give another place by --store") from error
-    return address
+        yield _GatewayInUse(thread.url, settings.store, is_own=True, used=used)
 
 
 # -- without running it -----------------------------------------------------------------------------------------------
@@ -304,6 +288,7 @@ def _encode_savings(door: _GatewayInUse, began: float) -> dict[str, Any]:
 
 def _describe_savings(door: _GatewayInUse, began: float) -> str:
     """Return one line: the calls since `began`, what hiding saved in their sessions, and how to see it."""
+    from elision.config.setting_readers import conceal_password
     from elision.lab.report import figures
 
     try:
@@ -319,8 +304,8 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
     look = "elision sessions"
     if len(found.sessions) == 1:
         look += f" show {shlex.quote(found.sessions[0])}"
-    if found.store:
-        look += f" --store {shlex.quote(found.store)}"
+    place = conceal_password(door.store)
+    look += f" --store {shlex.quote(place)}" if found.store else f" (store: {place})"
     if found.saved_usd < 0:
         effect = f"hiding cost {figures.format_usd(-found.saved_usd)} more"
     else:

@@ -15,6 +15,7 @@ from elision.config.setting_readers import NONE, conceal_password
 from elision.config.setting_sources import GivenSetting, read_settings
 from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
 from elision.errors import SettingError
+from elision.stores.store_urls import locate_store
 from elision.strategies.guards import Guards
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.spec import describe_strategy
@@ -176,7 +177,7 @@ def load_settings(
     places |= {name: places[of] for name, of in FOLLOWS.items() if of in places}
     limits = {name: getattr(guards, of) for name, of in FOLLOWS.items() if name not in found}
     plain = {name: _find_value(found, name) for name in ALL_KEYS} | _find_summarizer_address(found)
-    plain |= asdict(guards) | limits
+    plain |= asdict(guards) | limits | {"store": locate_store(plain["store"])}
     redaction = _build_redaction(found, plain)
     return Settings(
         strategy=strategy.strategy,

@@ -10,6 +10,7 @@ from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
+from elision.stores.store_urls import DEFAULT_STORE
 
 #: Before a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "ELISION_"
@@ -264,7 +265,7 @@ _SESSION: Final = (
         setting_readers.store,
         "where sessions are kept: memory:, sqlite:///FILE, postgresql://HOST/DATABASE, "
         "linear-hash:///FOLDER; sqlite: is sessions.db in your state folder",
-        default="sqlite:///elision.db",
+        default=DEFAULT_STORE,
     ),
     _make_key(
         "session", "session", optional(setting_readers.text), "the session's name; none is a new one for each run"

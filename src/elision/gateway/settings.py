@@ -67,7 +67,7 @@ class GatewaySettings:
         if self.workers > 1 and scheme in _SINGLE_PROCESS_STORES:
             raise SettingError(
                 f"{self._name_setting('workers')} {self.workers}: a store at {scheme}: serves one process; give "
-                "another store, such as sqlite:///elision.db or postgresql://..., or one worker"
+                "another store, such as sqlite: or postgresql://..., or one worker"
             )
         if self.workers > 1 and self.key_requests_per_minute is not None and not scheme.startswith("postgres"):
             raise SettingError(
