@@ -53,7 +53,12 @@ def test_a_gateway_of_its_own(provider: Playback, tmp_path: Path, work: Path) ->
     assert shown.returncode == 0, shown.stderr
     assert "calls" in shown.stdout
     assert read_tree(work) == {}
-    assert set(read_tree(home)) == {".local/state/elision/sessions.db", ".local/state/elision/sessions.db.secret"}
+    kept = {
+        ".local/state/elision/sessions.db",
+        ".local/state/elision/sessions.db.secret",
+        ".cache/elision/listing.json",
+    }
+    assert set(read_tree(home)) == kept
 
 
 RESUMED = """

@@ -248,9 +248,10 @@ class _Savings:
 
 def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
     """Return what was saved since `began`. Raises ElisionError where the store cannot be read."""
+    from elision.cli.session_figures import FigureReader
     from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard, load_session_log
-    from elision.stores.store_urls import open_existing
+    from elision.stores.store_urls import locate_store, open_existing
     from elision.trajectory.tokens import Sizer, make_counter
 
     settings = load_settings()
@@ -262,6 +263,7 @@ def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
         return _Savings()
     sizer = Sizer(make_counter("o200k"))
     guards = add_plateau_guard(settings.guards)
+    figures = FigureReader(store, locate_store(door.store), settings.guards)
     with closing(store):
         changed: list[SessionInfo] = [info for info in store.sessions() if info.changed >= began]
         if door.used is not None:
@@ -269,6 +271,9 @@ def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
             names = door.used.names
             changed = [info for info in changed if info.key in names or info.parent in names]
         reports = [load_session_log(store, info, sizer, guards, None).build_report() for info in changed]
+    for info, report in zip(changed, reports, strict=True):
+        figures.keep(info, report)
+    figures.save()
     return _Savings(
         sessions=tuple(info.key for info in changed),
         calls=sum(len(report.calls) for report in reports),
