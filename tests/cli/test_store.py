@@ -311,9 +311,9 @@ def test_an_export_of_nothing_leaves_the_old_one(url: str) -> None:
 
 
 def test_other_peoples_files_are_left_alone(url: str) -> None:
-    """A file that is none of our exports is not overwritten; a missing folder is said."""
+    """A file that is not a report of Elision exports is not overwritten; a missing folder is said."""
     Path("notes.txt").write_text("mine", "utf-8")
-    assert "none of our" in failed(OutputError, "export", "run", "--out", "notes.txt")
+    assert "not a report of Elision" in failed(OutputError, "export", "run", "--out", "notes.txt")
     assert Path("notes.txt").read_text("utf-8") == "mine"
     assert "no folder" in failed(OutputError, "export", "run", "--out", "none/run.jsonl")
 

@@ -486,16 +486,16 @@ def test_the_digest_asks_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "mend"),
     [
-        ("MASKING_WINDOW", "0", "give turns, a whole number, 1 or more"),
-        ("MASKING_WINDOW", "ten", "give turns, a whole number, 1 or more"),
-        ("MASKING_WINDOW", "1.5", "give turns, a whole number, 1 or more"),
-        ("RESERVED", "-1", "give tokens, a whole number, 0 or more"),
-        ("TOKEN_BUDGET", "1e5", "give tokens, a whole number, 1 or more, or none"),
+        ("MASKING_WINDOW", "0", "give a whole number of turns, 1 or more"),
+        ("MASKING_WINDOW", "ten", "give a whole number of turns, 1 or more"),
+        ("MASKING_WINDOW", "1.5", "give a whole number of turns, 1 or more"),
+        ("RESERVED", "-1", "give a whole number of tokens, 0 or more"),
+        ("TOKEN_BUDGET", "1e5", "give a whole number of tokens, 1 or more, or none"),
         ("MAX_CONTEXT_PCT", "85", "give a share above 0 and up to 1, such as 0.85, or 85%"),
         ("MAX_CONTEXT_PCT", "nan", "give a share"),
         ("MAX_COST_USD", "-3", "give US dollars, above 0, or none"),
         ("MAX_COST_USD", "inf", "give US dollars"),
-        ("PLATEAU_WINDOW", "1", "give turns, a whole number, 2 or more, or none"),
+        ("PLATEAU_WINDOW", "1", "give a whole number of turns, 2 or more, or none"),
         ("BACKGROUND", "maybe", "give true or false"),
         ("STORE", "sqlit:///x", "give one of: memory:, sqlite:///FILE"),
         ("STORE", "agent.db", "give one of: memory:, sqlite:///FILE"),
@@ -511,7 +511,7 @@ def test_the_digest_asks_no_model(tmp_path: Path) -> None:
         ("REDACT_WITHOUT", "everything", "no kind 'everything'"),
         ("STRATEGY", "hybird", "no strategy 'hybird'"),
         ("STRATEGY", "masking(window=0)", "give a whole number, 1 or more"),
-        ("SUMMARY_MAX_TOKENS", "10", "give tokens, a whole number, 50 or more"),
+        ("SUMMARY_MAX_TOKENS", "10", "give a whole number of tokens, 50 or more"),
     ],
 )
 def test_values_without_meaning(tmp_path: Path, name: str, value: str, mend: str) -> None:
@@ -524,7 +524,7 @@ def test_values_without_meaning(tmp_path: Path, name: str, value: str, mend: str
 def test_toml_types(tmp_path: Path) -> None:
     """True is no number and a number is no text."""
     assert refused(tmp_path, "masking_window = true").startswith(
-        "elision.toml:1: True is no masking_window; give turns"
+        "elision.toml:1: True is not a valid masking_window; give a whole"
     )
     assert "give a text" in refused(tmp_path, "session = 5")
     assert "give names" in refused(tmp_path, "redact_without = [1]")

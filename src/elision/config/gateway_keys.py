@@ -35,7 +35,7 @@ _LISTENING: Final = (
     ),
     _key(
         "port",
-        whole(0, "the number of a port", most=65_535),
+        whole(0, "", most=65_535),
         8377,
         "port to listen on; 0 for a free one",
         counts=False,

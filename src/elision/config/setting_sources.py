@@ -139,14 +139,14 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
         return GivenSetting(key=key, value=key.read(value), place=place, rank=rank)
     except ValueError as error:
         if key.secret:
-            shown = "what is given"
+            shown = "the value"
         else:
             shown = _format_refused(value)
         # Whoever typed an option does not know the setting behind it.
         if place.startswith(OPTION):
-            wrong = "will not do"
+            wrong = "is not valid"
         else:
-            wrong = f"is no {name}"
+            wrong = f"is not a valid {name}"
         raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
 
 
@@ -181,7 +181,10 @@ def _read_file(environ: Mapping[str, str], folder: Path) -> Iterator[GivenSettin
     path, named = _find_file(environ, folder)
     if path is None:
         return
-    text = _read_text(path)
+    try:
+        text = _read_text(path)
+    except SettingError as error:
+        raise SettingError(f"{named}: {error}; name a TOML file" if named else str(error)) from None
     document = _parse_toml(text, path)
     inside = TABLE if path.name == PROJECT else ()
     for name, value in _read_table(document, path, named=named).items():

@@ -72,7 +72,7 @@ _ERROR_HINTS: Final = (
     ("SQLITE_FULL", "the disk is full; nothing of this was written and nothing is lost, make room and try again"),
     ("SQLITE_READONLY", "it cannot be written; check the permissions of the file and of its folder"),
     ("SQLITE_CANTOPEN", "it cannot be opened; check that it is there, and the permissions of file and folder"),
-    ("SQLITE_NOTADB", "it is no SQLite database; name another file"),
+    ("SQLITE_NOTADB", "it is not an SQLite database; name another file"),
     ("SQLITE_IOERR", "the disk failed ({name}); nothing of this was written, see the system's log and try again"),
     ("SQLITE_TOOBIG", "a text is larger than SQLite keeps (1 GB)"),
 )
@@ -319,7 +319,7 @@ class SqliteFile:
         with self.use_connection() as connection:
             version = _read_version(connection)
             if _is_foreign(connection):
-                raise StoreError(f"{self.path}: is a database of another program; name another file")
+                raise StoreError(f"{self.path}: it is a database of another program; name another file")
             if version not in (0, VERSION):
                 raise StoreError(
                     f"{self.path}: has a schema of version {version}, and this Elision reads version {VERSION} alone; "

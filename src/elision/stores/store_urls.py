@@ -47,8 +47,10 @@ def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
-        hint = f"; did you mean sqlite:///{url}" if url and not colon else ""
-        raise StoreError(f"no store {_hide_credentials(url)!r}{hint}; give one of: {', '.join(_FORMS)}")
+        meant = f"; did you mean sqlite:///{url}? Or" if url and not colon else ";"
+        raise StoreError(
+            f"{_hide_credentials(url)!r} is not the address of a store{meant} give one of: {', '.join(_FORMS)}"
+        )
     if scheme == "sqlite":
         return _open_sqlite(locate_store(url).removeprefix("sqlite:"), busy_seconds)
     return opener(rest)
@@ -80,7 +82,9 @@ def open_existing(url: str) -> Store:
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
     if scheme in FILE_SCHEMES and not Path(parse_path(rest, scheme)).exists():
-        raise StoreError(f"{url}: there is no store; give --store with the address of another")
+        raise StoreError(
+            f"{_hide_credentials(url)}: there is no store yet; run an agent first, or name another with --store"
+        )
     return open_store(url)
 
 
