@@ -491,7 +491,7 @@ def test_the_digest_asks_no_model(tmp_path: Path) -> None:
         ("MASKING_WINDOW", "1.5", "give a whole number of turns, 1 or more"),
         ("RESERVED", "-1", "give a whole number of tokens, 0 or more"),
         ("TOKEN_BUDGET", "1e5", "give a whole number of tokens, 1 or more, or none"),
-        ("MAX_CONTEXT_PCT", "85", "give a share above 0 and up to 1, such as 0.85, or 85%"),
+        ("MAX_CONTEXT_PCT", "85", "give a share above 0 and up to 1, such as 0.85, or 85 %"),
         ("MAX_CONTEXT_PCT", "nan", "give a share"),
         ("MAX_COST_USD", "-3", "give US dollars, above 0, or none"),
         ("MAX_COST_USD", "inf", "give US dollars"),

@@ -57,6 +57,8 @@ def test_glossary() -> None:
         for entry in re.split(r"^### ", prose(DOC / "concepts/glossary.md"), flags=re.MULTILINE)[1:]
     }
     assert list(entries) == sorted(entries)
+    assert len(entries) <= 30
+    assert "| the documents' term | the field's term | ours |" in prose(DOC / "concepts/glossary.md")
     assert all("Example: " in entry for entry in entries.values())
     words = " ".join(entries)
     assert all(word in words for word, _ in REPORT_WORDS if word != "redone")
@@ -158,6 +160,20 @@ def test_phrases_that_nobody_says(page: Path) -> None:
     text = re.sub(r"`[^`\n]*`", "", prose(page))
     if str(page.relative_to(DOC)) not in NOT_REWRITTEN:
         assert NOT_ENGLISH.findall(text) == []
+
+
+def test_percentages_have_one_style() -> None:
+    """`96 %`, with a blank, on every page and screen; Python's own `:.0%` leaves it out."""
+    shown = {
+        str(page.relative_to(ROOT)): re.findall(r".*(?<![%\w])\d[\d.]*%(?![0-9A-F]{2}).*", prose(page))
+        for page in PAGES
+    }
+    assert {page: lines for page, lines in shown.items() if lines} == {}
+    formats = {
+        str(path.relative_to(ROOT)): re.findall(r"\{[^{}]*:[^{}]*%\}", path.read_text(encoding="utf-8"))
+        for path in SOURCE.rglob("*.py")
+    }
+    assert {path: found for path, found in formats.items() if found} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])

@@ -91,7 +91,7 @@ def share(value: object) -> float:
     if isinstance(value, str) and value.strip().endswith("%"):
         found /= 100
     if not 0 < found <= 1:
-        raise ValueError("give a share above 0 and up to 1, such as 0.85, or 85%")
+        raise ValueError("give a share above 0 and up to 1, such as 0.85, or 85 %")
     return found
 
 
