@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,7 +66,7 @@ COMMANDS: Final = {
     ("replay", RUN, "--html", "/proc/x.html"): ("--html /proc/x.html: cannot be written (", "; name a file elsewhere"),
     # Stores and sessions.
     ("sessions", "--store", "sqlite:"): (
-        "sqlite:////",
+        "/",
         "sessions.db: there is no store yet; run an agent first, or name another with --store",
     ),
     ("sessions", "--store", "agent.db"): ("'agent.db' is not the address of a store; ", "did you mean sqlite:///agent"),
@@ -228,14 +229,15 @@ def test_a_setting_says_what_where_and_what_to_do(given: str, tmp_path: Path, mo
     ],
 )
 def test_a_missing_extra_is_named_with_its_command(
-    package: str, arguments: tuple[str, ...], extra: str, place: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, arguments: tuple[str, ...], extra: str, place: Path
 ) -> None:
-    """What needs it, and how it is installed."""
-    monkeypatch.chdir(place)
-    monkeypatch.setitem(sys.modules, package, None)
-    for name in [name for name in sys.modules if name.startswith(("elision.mcp", "elision.stores.postgres"))]:
-        monkeypatch.delitem(sys.modules, name)
-    done = run_elision(*arguments)
+    """What needs it, and how it is installed; in a process of its own, where the package cannot be imported."""
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv[0] = 'elision'; from elision.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=place, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2, done
     check_error(done.stderr, "", " needs an extra: pip install ")
     assert f"[{extra}]" in done.stderr

@@ -106,6 +106,8 @@ class SqliteFile:
             _create_file(path)
         elif not path.exists():
             raise missing_store_error(str(path))
+        elif path.is_dir():
+            raise _folder_error(path)
         self._open_file()
 
     def check_writes(self, *, is_tried: bool) -> None:
@@ -380,13 +382,17 @@ def _read_header(path: Path) -> bytes:
         return b""
 
 
+def _folder_error(path: Path) -> StoreError:
+    return StoreError(f"{path}: is a folder; name a file in it")
+
+
 def _create_file(path: Path) -> None:
     """Create an empty file that only its owner may read, with its name synced."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if path.is_dir():
-            raise StoreError(f"{path}: is a folder; name a file in it") from None
+            raise _folder_error(path) from None
         return
     except FileNotFoundError as error:
         raise StoreError(f"{path}: there is no folder {path.parent}; make it first") from error

@@ -18,7 +18,7 @@ from elision.stores.set_aside import set_aside
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import BUSY_SECONDS
 from elision.stores.store import Store
-from elision.stores.store_errors import DamagedStoreError
+from elision.stores.store_errors import DamagedStoreError, missing_store_error
 
 #: The store that is used where nobody names one.
 DEFAULT_STORE: Final = "sqlite:"
@@ -82,9 +82,7 @@ def open_existing(url: str) -> Store:
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
     if scheme in FILE_SCHEMES and not Path(parse_path(rest, scheme)).exists():
-        raise StoreError(
-            f"{_hide_credentials(url)}: there is no store yet; run an agent first, or name another with --store"
-        )
+        raise missing_store_error(_hide_credentials(url))
     return open_store(url)
 
 
