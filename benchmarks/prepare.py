@@ -253,7 +253,7 @@ def _print_split(seconds: Counter[str], bare: Bound) -> None:
     total = sum(seconds.values())
     print("Where it goes:")
     for part, taken in seconds.most_common():
-        print(f"  {part:44} {taken / total:6.1%} {taken / bare.counting:8.2f} x counting")
+        print(f"  {part:44} {100 * taken / total:5.1f} % {taken / bare.counting:8.2f} x counting")
 
 
 def _print(label: str, found: Measured) -> None:

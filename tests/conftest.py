@@ -7,6 +7,7 @@ Profiles: `quick` by default; `soak` with ELISION_SOAK=1, or by HYPOTHESIS_PROFI
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
 import socket
 import sys
@@ -22,6 +23,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tests.figures import FIGURES, ReportFigures
 from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
 
+_FOLDER_NUMBERS = itertools.count()
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 # Quick runs are the same every time: a red `make test` must be about the change at hand. Soaks look for what is new.
@@ -64,6 +66,14 @@ def _names_of_nobody() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(socket, "getaddrinfo", near)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has folders of its own for sessions and caches, which are made when they are used."""
+    number = next(_FOLDER_NUMBERS)
+    for kind in ("STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.getbasetemp() / f"{kind.lower()}-{number}"))
 
 
 def pytest_configure() -> None:

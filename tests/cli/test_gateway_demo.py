@@ -52,9 +52,9 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     assert "this recorded model never uses it\n" in out, "lines are whole where no terminal cuts them"
     text = "\n".join(lines)
     # A call is recorded after its answer: on a busy machine the line of the eightieth may already count the next one.
-    assert re.search(r"call +8\d of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+%\)", text)
+    assert re.search(r"call +8\d of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+ %\)", text)
     assert re.search(r"call +\d+ +\d+ results hidden", text)
-    usd = re.search(r"Saved +\$([\d.]+) \(\d+%\) by hiding, of \$([\d.]+)", text)
+    usd = re.search(r"Saved +\$([\d.]+) \(\d+ %\) by hiding, of \$([\d.]+)", text)
     assert usd is not None
     assert 0 < float(usd[1]) < float(usd[2])
     store = open_store(f"sqlite:///{tmp_path}/demo.db")

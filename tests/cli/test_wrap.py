@@ -45,13 +45,20 @@ def test_a_gateway_of_its_own(provider: Playback, tmp_path: Path, work: Path) ->
     assert b"tokens hidden" in provider.requests[-1].raw
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"elision: {CALLS} calls, ")
-    look = line.partition(": elision ")[2].split()
+    words, _, place = line.removesuffix(")").partition(" (store: ")
+    assert place == f"sqlite:///{home}/.local/state/elision/sessions.db"
+    look = [*words.partition(": elision ")[2].split(), "--store", place]
     # The command that the line names works, and the user's project has no new file.
     shown = run_elision(*look)
     assert shown.returncode == 0, shown.stderr
     assert "calls" in shown.stdout
     assert read_tree(work) == {}
-    assert set(read_tree(home)) == {".local/state/elision/sessions.db", ".local/state/elision/sessions.db.secret"}
+    kept = {
+        ".local/state/elision/sessions.db",
+        ".local/state/elision/sessions.db.secret",
+        ".cache/elision/listing.json",
+    }
+    assert set(read_tree(home)) == kept
 
 
 RESUMED = """
@@ -163,7 +170,7 @@ def test_bad_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_CONTEXT_GATEWAY_PORT", "9")
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nope")
     done = run_elision("wrap", "--", sys.executable, "-c", "")
-    assert "/dev/null/nope/elision cannot be made" in done.stderr
+    assert "/dev/null/nope/elision: the folder for sessions cannot be made" in done.stderr
     assert "--store" in done.stderr
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:notaport/v1")
     done = run_elision("wrap", "--store", "memory:", "--", sys.executable, "-c", "")

@@ -21,8 +21,8 @@ from elision.lab.report.fitting import open_table, print_text
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
 _LEGEND: Final = (
-    "In the environment: AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is name in the "
-    "table [gateway]."
+    "In the environment: ELISION_NAME or AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is "
+    "name in the table [gateway]."
 )
 
 

@@ -17,7 +17,7 @@ from rich.text import Text as Line
 
 from elision.cli.view_text import FoldedText, escape_controls, fold_text, make_visible
 from elision.lab.ratios import divide_or_zero
-from elision.lab.report.figures import format_plural
+from elision.lab.report.figures import format_plural, format_share
 from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
 from elision.providers.shared.json_reading import mapping_in
@@ -334,15 +334,15 @@ def _describe_sent_line(shown: ViewAt) -> Line:
     total = Line.assemble((format_plural(sent, "token"), "bold"), f" · {rewrites} so far")
     if shown.raw.prompt_tokens > sent:
         share = 1 - sent / shown.raw.prompt_tokens
-        total.append(f" · {share:.0%} less than sending everything ({shown.raw.prompt_tokens:,})")
+        total.append(f" · {format_share(share)} less than sending everything ({shown.raw.prompt_tokens:,})")
     return total
 
 
 def _describe_cache_line(shown: ViewAt) -> Line:
     bill = shown.bill
-    share = divide_or_zero(bill.cache_read, bill.prompt_tokens)
+    share = format_share(divide_or_zero(bill.cache_read, bill.prompt_tokens))
     fresh = bill.prompt_tokens - bill.cache_read
-    return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
+    return Line.assemble((f"{share} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
 
 
 def _describe_hidden_line(shown: ViewAt) -> Line:

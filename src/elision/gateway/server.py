@@ -47,7 +47,9 @@ def bind_socket(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise ElisionError(f"cannot listen at {host}: {error.strerror or error}") from error
+        raise ElisionError(
+            f"cannot listen at {host}: {error.strerror or error}; give an address of this machine with --host"
+        ) from error
     # asyncio turns off the delay of small packets only where the protocol is named: 40 ms an answer otherwise.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +60,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             mend = "; is another gateway running? Choose another --port"
         else:
-            mend = ""
+            mend = "; choose another --host or --port"
         raise ElisionError(f"cannot listen at {host}:{port}: {error.strerror}{mend}") from error
     return found
 

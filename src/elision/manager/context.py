@@ -55,7 +55,8 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     - `model` (default `""`): the model's name; its prices, window and rules apply.
     - `prices` (default `None`): name of a price set or model, or Prices in USD per million tokens; None: the
       model's own.
-    - `store` (default `"sqlite:///elision.db"`): a URL or a Store; `memory:` keeps nothing.
+    - `store` (default `"sqlite:"`): a URL or a Store; `sqlite:` is a file in your state folder, `memory:` keeps
+      nothing.
     - `session` (default `""`): the session's name, at most 400 characters; made up if empty.
     - `family` (default `""`): name shared by sessions: the one that has the given history continues, whichever
       process wrote it.

@@ -14,6 +14,7 @@ from elision.errors import PriceError, SettingError, SpecError
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider import Api
 from elision.stores.store import Store
+from elision.stores.store_urls import DEFAULT_STORE
 from elision.strategies.budget import Budget
 from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
@@ -60,8 +61,6 @@ _Check: TypeAlias = tuple[Callable[[Any], bool], str]
 #: Turns for which what the agent recalled stays, whatever the strategy's window.
 RECALLED_WINDOW_TURNS = 10
 
-#: Where sessions are kept unless the caller says where: `elision sessions` looks there too.
-DEFAULT_STORE = "sqlite:///elision.db"
 #: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
 _DEFAULT_PRICES = "anthropic"
 
