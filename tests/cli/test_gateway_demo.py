@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -19,6 +18,7 @@ import pytest
 from elision.cli import gateway_demo
 from elision.stores.store_urls import open_store
 from tests.processes import start_process
+from tests.soak import SOAK
 
 
 @contextmanager
@@ -90,11 +90,8 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(
-    "when", ["at once", "behind the run"] if os.environ.get("ELISION_SOAK") == "1" else ["at once"]
-)
+@pytest.mark.parametrize("when", ["at once", "behind the run"] if SOAK else ["at once"])
 def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     """Whenever it is interrupted or told to end, it ends with 0 and with everything that it started."""
     with demo(tmp_path, "--stay") as process:
