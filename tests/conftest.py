@@ -7,6 +7,7 @@ Profiles: `quick` by default; `soak` with ELISION_SOAK=1, or by HYPOTHESIS_PROFI
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import socket
 import sys
@@ -69,6 +70,8 @@ def pytest_configure() -> None:
     # Without bytecode each process that a test starts compiles all that it imports, for seconds.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) is not None:
         sys.dont_write_bytecode = False
+    # What is collected stays to the end. Looking through it for garbage again and again took a third of the run.
+    gc.disable()
     restore_interrupts()
     mark_descendants()
     # What is registered first runs last: servers that tests share are ended by then, each by whoever started it.
@@ -86,6 +89,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than there are cores: tests wait for servers and other processes."""
+    return (os.cpu_count() or 1) + 1
 
 
 def _is_soak_only(item: pytest.Item) -> bool:
