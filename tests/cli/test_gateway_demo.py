@@ -9,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -18,7 +19,7 @@ import pytest
 from elision.cli import gateway_demo
 from elision.stores.store_urls import open_store
 from tests.processes import start_process
-from tests.soak import SOAK
+from tests.soak import sample_cases
 
 
 @contextmanager
@@ -90,8 +91,10 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("when", ["at once", "behind the run"] if SOAK else ["at once"])
+@pytest.mark.parametrize(
+    ("when", "number"),
+    sample_cases(product(["at once", "behind the run"], [signal.SIGINT, signal.SIGTERM]), 4),
+)
 def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     """Whenever it is interrupted or told to end, it ends with 0 and with everything that it started."""
     with demo(tmp_path, "--stay") as process:

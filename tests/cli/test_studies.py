@@ -134,6 +134,7 @@ def test_a_killed_worker_costs_nothing(runs: Path, whole: Path, tmp_path: Path) 
     assert hash_rows(tmp_path / "study") == hash_rows(whole)
 
 
+@pytest.mark.soak
 def test_a_killed_head_is_continued(runs: Path, whole: Path, tmp_path: Path) -> None:
     """Its workers end with it; the same command completes the study, with nothing lost and nothing twice."""
     with start_study(runs, tmp_path / "study", "--workers", "1") as process:

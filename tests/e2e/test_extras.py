@@ -150,7 +150,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("extra", PROGRAMS)
+@pytest.mark.parametrize(
+    "extra", [name if name in ("", "gateway") else pytest.param(name, marks=pytest.mark.soak) for name in PROGRAMS]
+)
 def test_a_program_works_with_its_extra(extra: str, install: Callable[[str], Path]) -> None:
     """The library, with the package that each extra is installed for."""
     done = _run([install(extra) / "python", "-W", "error", "-c", PROGRAMS[extra]], ANTHROPIC_API_KEY="k")

@@ -31,7 +31,7 @@ from tests.stores.postgres_server import Server, start_server
 #: Gateways, kills, seconds between two of them, agents at once, turns of the longest.
 GATEWAYS, KILLS, KILL_SECONDS, TOGETHER, LONGEST = (4, 30, 20.0, 8, 40) if SOAK else (2, 1, 1.0, 4, 12)
 #: Clients of the rolling update, and requests that they have made when the first gateway is replaced, and the second.
-CLIENTS, REPLACED_AT = (32, (100, 260)) if SOAK else (12, (40, 90))
+CLIENTS, REPLACED_AT = 32, (100, 260)
 MASKING = "masking(window=2, schedule=every-turn)"
 #: Seconds for which a client tries a request again: as long as a restart takes on a busy machine.
 PATIENCE = 60.0
@@ -213,10 +213,11 @@ def test_a_fleet_in_trouble(
     assert restarts or not doubled
 
 
+@pytest.mark.soak
 def test_a_rolling_update_fails_no_request(
     tmp_path: Path, server: Server, store_url: str, report_figures: ReportFigures
 ) -> None:
-    """Two gateways are replaced one after the other while clients work: each request has its answer, at once."""
+    """Two gateways are replaced one after the other while 32 clients work: each request has its answer, at once."""
     replaced: list[asyncio.Future[None]] = []
 
     def watch(count: int) -> None:

@@ -1,7 +1,7 @@
 """What replay must show on real recordings, at every named price set.
 
-Reads the corpus beside the checkout and is skipped without it. `make test` takes two price sets, one with a cache and
-one without, and no comparison with hindsight, which with summaries is cubic; `make soak` takes all.
+Reads the corpus beside the checkout and is skipped without it. `make test` takes one price set, and no comparison with
+hindsight, which with summaries is cubic; `make soak` takes all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JOBS = os.cpu_count() or 1
 pytestmark = needs_corpus("cost and evidence of each strategy on real runs")
 
 BY_LABEL = dict(DEFAULTS)
-PRICE_SETS = sorted(load_price_table().sets) if SOAK else ["anthropic", "uncached"]
+PRICE_SETS = sorted(load_price_table().sets) if SOAK else ["anthropic"]
 #: Formats with runs of more than 60 turns.
 LONG_FORMATS = ("mini-swe-agent", "openhands-events", "openhands-output", "pi-session", "swe-agent", "tau2-bench")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import cycle, product
+from itertools import product
 
 import pytest
 
@@ -15,7 +15,7 @@ from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.properties import invariants
 from tests.properties.cases import CASES, SIZER, PlayedRun, find_worst_ratio, play_run, write_summary
-from tests.soak import SOAK
+from tests.soak import SOAK, pair_cases
 
 SETS = load_price_table().sets
 
@@ -78,9 +78,7 @@ def hold_all(run: PlayedRun, before: str) -> None:
     invariants.check_placeholders_are_short(run)
 
 
-@pytest.mark.parametrize(
-    ("case", "path"), list(zip([case for case in CASES if "plan" not in case], cycle(SAMPLE), strict=False))
-)
+@pytest.mark.parametrize(("case", "path"), pair_cases([case for case in CASES if "plan" not in case], SAMPLE))
 def test_recorded_sample(case: str, path: str) -> None:
     """I1-I6 hold on the beginning of a recorded run: each case has one of them."""
     run = first_turns(recorded(path)[0])
