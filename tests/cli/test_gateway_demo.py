@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -19,6 +19,7 @@ import pytest
 from elision.cli import gateway_demo
 from elision.stores.store_urls import open_store
 from tests.processes import start_process
+from tests.soak import sample_cases
 
 
 @contextmanager
@@ -90,10 +91,9 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "when", ["at once", "behind the run"] if os.environ.get("ELISION_SOAK") == "1" else ["at once"]
+    ("when", "number"),
+    sample_cases(product(["at once", "behind the run"], [signal.SIGINT, signal.SIGTERM]), 4),
 )
 def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     """Whenever it is interrupted or told to end, it ends with 0 and with everything that it started."""

@@ -28,7 +28,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, at / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # With its bytecode: each of the processes would compile all that it imports.
+            shutil.copytree(source, at / name)
         else:
             shutil.copy(source, at / name)
     for block in BLOCKS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -366,7 +365,6 @@ def test_decoded_fields_are_decoded_once() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(os.environ.get("ELISION_SOAK") != "1", reason="a long trial")
 def test_records_of_the_corpus_keep_their_bytes() -> None:
     """Every JSON object on a line of a recording comes out of a body as it went in; two lines are cut and none."""
     for path in sorted(CORPUS.glob("*/*.jsonl.gz")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from functools import cache
 from itertools import islice
@@ -28,11 +27,11 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
+from tests.soak import SOAK, sample_cases
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted(path for path in (ROOT / "examples" / "runs").iterdir() if path.suffix != ".md")
 CORPUS = ROOT.parent / "shared" / "corpus"
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 SIZER = Sizer(make_counter())
 PRICES = find_price_set("anthropic")
 STRATEGIES = [
@@ -112,7 +111,7 @@ def list_cases() -> list[Any]:
     return found
 
 
-every_case = pytest.mark.parametrize(("path", "strategy", "dialect"), list_cases())
+every_case = pytest.mark.parametrize(("path", "strategy", "dialect"), sample_cases(list_cases(), 3))
 
 
 def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:

@@ -31,7 +31,7 @@ from tests.properties.cases import (
 )
 from tests.properties.trajectories import trajectories
 
-PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
+PATIENCE = max(2, settings.default.max_examples // 8 if settings.default else 2)
 
 #: Small enough to pay for itself in a generated run, and about as large as the real ones.
 SIZES = {"small": "Reads again.", "real": "Reads again what was hidden from this conversation. " * 20}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from random import Random
 
@@ -19,10 +18,10 @@ from tests.corpus import CORPUS, needs_corpus
 from tests.figures import ReportFigures
 from tests.properties.followed_references import check_references
 from tests.properties.repeated_texts import Piece, draw_texts, write_text
+from tests.soak import SOAK
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Sessions of a few observations each.
-SESSIONS = 1_000_000 if SOAK else 1_500
+SESSIONS = 1_000_000 if SOAK else 500
 NAMES = SourceNames(describe_call=lambda key: f"read_file f{key[0]} (1).py")
 
 _pieces = st.builds(

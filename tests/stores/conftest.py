@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -15,7 +15,12 @@ from tests.stores.implementations import DURABLE, STORES
 Opener: TypeAlias = Callable[[], Store]
 
 
-@pytest.fixture(params=STORES)
+def mark_soak_only(names: Iterable[str]) -> list[Any]:
+    """The pooler changes nothing of the contract but where a statement goes: it is tried whole in a soak only."""
+    return [pytest.param(name, marks=pytest.mark.soak) if name == "pgbouncer" else name for name in names]
+
+
+@pytest.fixture(params=mark_soak_only(STORES))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
     opened = open_store(STORES[request.param](tmp_path))
@@ -23,7 +28,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(params=mark_soak_only(DURABLE))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The place of a fresh durable store of each kind."""
     return STORES[request.param](tmp_path)

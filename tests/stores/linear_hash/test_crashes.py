@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from random import Random
@@ -15,10 +14,10 @@ from elision.stores.linear_hash.writer import Writer, WriterLimits
 from elision.stores.store import Finding
 from elision.trajectory.events import TurnAdded
 from tests.figures import ReportFigures
+from tests.soak import SOAK
 from tests.stores.linear_hash.disk import Crash, Disk
 from tests.stores.session_logs import add_turn, new_session
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 TRIALS = 2_000 if SOAK else 24
 
 #: The texts of each session's turns.
