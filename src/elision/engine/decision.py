@@ -26,7 +26,7 @@ from elision.summarizers.summary_acceptance import (
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Plan, Summary, SummaryRequest
+from elision.trajectory.plan import Edit, Plan, Summary, SummaryRequest
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
@@ -143,7 +143,8 @@ class _Pass:
 
     def _record(self, plan: Plan, summary: Summary | None) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
-        masks, folds = plan.masks, ()
+        masks = plan.masks
+        folds: tuple[Edit, ...] = ()
         if self.policy.tracks_folds:
             covers = summary.covers if summary is not None else 0
             fold_from = self.terms.new_from if self.terms.may_fold else None
