@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from elision.config import Settings, effective_settings, load_settings
 from elision.config.gateway_keys import ALL_KEYS
 from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX
-from elision.config.setting_readers import STORES, SUMMARY_PROVIDERS
+from elision.config.setting_readers import SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
 from elision.manager.context_options import Options
-from elision.stores import store_urls
 from elision.strategies.budget import Budget
 from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
@@ -592,10 +591,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "no table [tool.elision]" in refused(tmp_path, CONFIG="pyproject.toml")
 
 
-def test_summarizers_and_stores_are_those_that_exist() -> None:
+def test_summarizers_are_those_that_exist() -> None:
     """What may be given is what the library can make."""
     assert set(KINDS) == {"digest", *SUMMARY_PROVIDERS}
-    assert tuple(STORES.values()) == store_urls._FORMS
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------

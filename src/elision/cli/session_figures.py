@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,7 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a line of the listing shows.
 
     cost, saved, by_cache: USD; by_cache is what our cache breakpoints saved. priced_as: "" for the model's own prices.
-    guard: which limit the session met, or that it makes no progress; "" for neither.
+    mode: "shadow" where requests are sent unchanged. guard: the limit that it met, or that it makes no progress.
     """
 
     calls: int
@@ -46,23 +46,8 @@ class SessionFigures(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     priced_as: str
     strategy: str
-    shadow: bool
+    mode: str
     guard: str
-
-
-class _KeptFigures(msgspec.Struct, frozen=True):
-    """Figures with the state of the session that they are of."""
-
-    records: int
-    changed: float
-    figures: SessionFigures
-
-
-class _KeptListing(msgspec.Struct):
-    """The file. stamp: versions and limits on which figures depend. sessions: by the hash of store and name."""
-
-    stamp: str
-    sessions: dict[str, _KeptFigures]
 
 
 class FigureReader:
@@ -76,21 +61,26 @@ class FigureReader:
         self, store: Store, address: str, guards: Guards, prices: Prices | None = None, tokens: str = "o200k"
     ) -> None:
         self._store = store
-        self._address = address
         self._guards = guards
         self._prices = prices
         self._tokens = tokens
+        #: What figures depend on, besides their session.
+        self._stamp = f"{address} {guards!r} {version('elision')} {version('genai-prices')}"
+        self._kept: dict[str, tuple[int, float, SessionFigures]] = {}
         self._is_kept = prices is None and tokens == "o200k"
-        stamp = f"{_describe_versions()} {guards!r}"
-        self._listing = _read_listing(stamp) if self._is_kept else _KeptListing(stamp, {})
         self._is_changed = False
+        if self._is_kept:
+            # A file that is missing or damaged is made anew.
+            with suppress(OSError, ValueError):
+                self._kept = msgspec.json.decode(
+                    find_listing_file().read_bytes(), type=dict[str, tuple[int, float, SessionFigures]]
+                )
 
     def read(self, info: SessionInfo) -> SessionFigures:
         """Return the figures of a session. Raises StoreError where its log cannot be read."""
-        name = self._hash_name(info)
-        kept = self._listing.sessions.get(name)
-        if kept is not None and (kept.records, kept.changed) == (info.records, info.changed):
-            return kept.figures
+        records, changed, figures = self._kept.get(self._hash_name(info), (0, 0.0, None))
+        if figures is not None and (records, changed) == (info.records, info.changed):
+            return figures
         # Slow to import, and not needed where the figures are kept.
         from elision.manager.session_history import add_plateau_guard, load_session_log
         from elision.trajectory.tokens import Sizer, make_counter
@@ -103,8 +93,8 @@ class FigureReader:
         """Return the figures of a report; `save` writes them to the file."""
         figures = compute_figures(report)
         name = self._hash_name(info)
-        self._listing.sessions.pop(name, None)
-        self._listing.sessions[name] = _KeptFigures(info.records, info.changed, figures)
+        self._kept.pop(name, None)
+        self._kept[name] = info.records, info.changed, figures
         self._is_changed = True
         return figures
 
@@ -112,21 +102,19 @@ class FigureReader:
         """Write what is new for the next listing. Where that fails, the next one reads the logs again."""
         if not (self._is_kept and self._is_changed):
             return
-        for name in list(self._listing.sessions)[:-MOST_KEPT]:
-            del self._listing.sessions[name]
         path = find_listing_file()
         temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                    file.write(msgspec.json.encode(self._listing))
+                    file.write(msgspec.json.encode(dict(list(self._kept.items())[-MOST_KEPT:])))
                 os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
 
     def _hash_name(self, info: SessionInfo) -> str:
-        identity = msgspec.json.encode((self._address, info.key, info.begun))
+        identity = msgspec.json.encode((self._stamp, info.key, info.begun))
         return hashlib.blake2b(identity, digest_size=12).hexdigest()
 
 
@@ -140,6 +128,11 @@ def compute_figures(report: SessionReport) -> SessionFigures:
     from elision.manager.session_history import DEFAULT_PRICES
 
     end = report.final
+    guard = ""
+    if end is not None and end.stop is not None:
+        guard = {"max_turns": "turn limit", "max_cost_usd": "cost limit"}.get(end.stop.guard, end.stop.guard)
+    elif end is not None and end.hint is not None:
+        guard = f"no progress: {end.hint.turns} turns"
     return SessionFigures(
         calls=len(report.calls),
         sent_tokens=report.sent_tokens,
@@ -153,33 +146,6 @@ def compute_figures(report: SessionReport) -> SessionFigures:
         model=report.model,
         priced_as="" if report.has_own_prices else DEFAULT_PRICES,
         strategy=report.strategy,
-        shadow=report.shadow,
-        guard=_describe_guard(report),
+        mode="shadow" if report.shadow else "",
+        guard=guard,
     )
-
-
-def _describe_guard(report: SessionReport) -> str:
-    end = report.final
-    if end is not None and end.stop is not None:
-        return {"max_turns": "turn limit", "max_cost_usd": "cost limit"}.get(end.stop.guard, end.stop.guard)
-    if end is not None and end.hint is not None:
-        return f"no progress: {end.hint.turns} turns"
-    return ""
-
-
-def _read_listing(stamp: str) -> _KeptListing:
-    """Return what the file keeps; nothing where it is missing, damaged, or depends on other versions or limits."""
-    try:
-        found = msgspec.json.decode(find_listing_file().read_bytes(), type=_KeptListing)
-    except (OSError, ValueError):
-        return _KeptListing(stamp, {})
-    return found if found.stamp == stamp else _KeptListing(stamp, {})
-
-
-def _describe_versions() -> str:
-    """Return the versions of what sets prices and figures."""
-    found = []
-    for name in ("elision", "genai-prices"):
-        with suppress(PackageNotFoundError):
-            found.append(f"{name} {version(name)}")
-    return " ".join(found)

@@ -113,10 +113,6 @@ def _has_caching_saved(row: ListedSession) -> bool:
     return row.figures is not None and row.figures.by_cache > 0
 
 
-def _format_reduction(found: SessionFigures) -> str:
-    return figures.format_change(found.sent_tokens / found.raw_tokens if found.raw_tokens else None)
-
-
 def format_usd(usd: float) -> str:
     """USD that may be negative."""
     if usd < 0:
@@ -124,25 +120,15 @@ def format_usd(usd: float) -> str:
     return figures.format_usd(usd)
 
 
-def _describe_guard(row: ListedSession) -> str:
-    return row.figures.guard if row.figures else ""
-
-
-def _describe_mode(row: ListedSession) -> str:
-    return "shadow" if row.figures and row.figures.shadow else ""
-
-
-def _count_summaries(found: SessionFigures) -> str:
-    if found.failed_summaries:
-        return f"{found.summaries} +{found.failed_summaries} failed"
-    return figures.format_count(found.summaries)
-
-
 _COUNTED: Final = (
     _SessionColumn(title="calls", keep=2, cell=_figure_cell(lambda found: figures.format_count(found.calls))),
     _SessionColumn(title="sent", keep=8, cell=_figure_cell(lambda found: figures.format_tokens(found.sent_tokens))),
     _SessionColumn(title="of raw", keep=5, cell=_figure_cell(lambda found: figures.format_tokens(found.raw_tokens))),
-    _SessionColumn(title="tokens", keep=6, cell=_figure_cell(_format_reduction)),
+    _SessionColumn(
+        title="tokens",
+        keep=6,
+        cell=_figure_cell(lambda found: figures.format_change(found.sent_tokens / max(1, found.raw_tokens))),
+    ),
     _SessionColumn(title="cost", keep=9, cell=_figure_cell(lambda found: format_usd(found.cost))),
     _SessionColumn(
         title="saved",
@@ -157,24 +143,30 @@ _COUNTED: Final = (
         needed=_has_caching_saved,
     ),
     _SessionColumn(title="rewrites", keep=4, cell=_figure_cell(lambda found: figures.format_count(found.rewrites))),
-    _SessionColumn(title="summaries", keep=3, cell=_figure_cell(_count_summaries)),
+    _SessionColumn(
+        title="summaries",
+        keep=3,
+        cell=_figure_cell(
+            lambda found: f"{found.summaries} +{found.failed_summaries} failed".removesuffix(" +0 failed")
+        ),
+    ),
 )
 _SAID: Final = (
     _SessionColumn(
         title="mode",
         keep=14,
-        cell=_describe_mode,
+        cell=lambda row: row.figures.mode if row.figures else "",
         mood=lambda row: "yellow",
         left=True,
-        needed=lambda row: bool(_describe_mode(row)),
+        needed=lambda row: bool(row.figures and row.figures.mode),
     ),
     _SessionColumn(
         title="guards",
         keep=13,
-        cell=_describe_guard,
+        cell=lambda row: row.figures.guard if row.figures else "",
         mood=lambda row: "yellow",
         left=True,
-        needed=lambda row: bool(_describe_guard(row)),
+        needed=lambda row: bool(row.figures and row.figures.guard),
     ),
     _SessionColumn(
         title="model",
@@ -209,7 +201,9 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int) -> It
     unpriced = [row.figures for row in rows if row.figures and row.figures.priced_as]
     models = sorted({found.model for found in unpriced if found.model})
     if models:
-        notes.append(f"no prices are known for {_list_models(models)}: priced as {unpriced[0].priced_as}")
+        named = ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS])
+        more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
+        notes.append(f"no prices are known for {named}{more}: priced as {unpriced[0].priced_as}")
     if not all(found.model for found in unpriced):
         notes.append(f"sessions without a known model are priced as {unpriced[0].priced_as}")
     if unpriced:
@@ -218,14 +212,9 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int) -> It
         notes.append("saved: by hiding, net")
     if any(map(_has_caching_saved, rows)):
         notes.append("by cache: saved by cache breakpoints of ours, where the client sets none")
-    if any(map(_describe_mode, rows)):
+    if any(row.figures and row.figures.mode for row in rows):
         notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:
         notes.append(f"{figures.format_plural(left_out, 'more column')} in a wider terminal, or with --json")
     if notes:
         yield Text(". ".join(note[0].upper() + note[1:] for note in notes) + ".", style="dim")
-
-
-def _list_models(models: Sequence[str]) -> str:
-    more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
-    return ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more

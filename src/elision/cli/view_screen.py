@@ -16,8 +16,11 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from elision.cli.view_text import FoldedText, escape_controls, fold_text, make_visible
-from elision.lab.ratios import divide_or_zero
-from elision.lab.report.figures import format_plural, format_share
+from elision.lab.ratios import divide_or_none, divide_or_zero
+from elision.lab.report.figures import format_change, format_plural, format_share, format_usd
+from elision.lab.report.sent_wording import describe_sent, label_sent_rows
+from elision.lab.results import BILLED, RECORDED
+from elision.lab.view_bills import EVERYTHING, ViewBills
 from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
 from elision.providers.shared.json_reading import mapping_in
@@ -391,3 +394,27 @@ def _describe_rewrite_line(shown: ViewAt) -> Line:
         (f"{format_plural(rewrite.tokens, 'token')} kept", "bold"),
         f" · rewrite {shown.epoch - 1}",
     )
+
+
+# -- what the run had cost by then: so, as it was sent, as it was billed ----------------------------------------------
+
+
+def list_bill_facts(bills: ViewBills, call: int) -> Iterator[tuple[str, Line]]:
+    """Yield a line for each row at `call`: its name, and its figures against what was sent."""
+    names = label_sent_rows(bills.sending)
+    rows = dict(bills.list_rows(call))
+    sent = rows[RECORDED].usd
+    for name, row in rows.items():
+        line = Line.assemble((f"{format_usd(row.usd)} so far", "bold"))
+        # A bill at its own model's prices compares with no other one.
+        if name != RECORDED and (name != BILLED or bills.sending.own_prices):
+            line.append(f" ({format_change(divide_or_none(row.usd, sent))} vs recorded)")
+        share = format_share(divide_or_none(row.cached, row.tokens))
+        line.append(f" · {format_plural(row.tokens, 'token')} at this call, {share} read")
+        never = " (never sent)" if name == EVERYTHING and bills.is_never_sent(call) else ""
+        yield f"{names.get(name, name)}{never}", line
+
+
+def describe_view_bills(bills: ViewBills) -> Iterator[str]:
+    """Yield how the rows came about, and what the recording lacks."""
+    yield from describe_sent(bills.sending, bills.find_cost(BILLED), bills.find_cost(RECORDED), bills.prices.name)

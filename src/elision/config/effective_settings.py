@@ -186,13 +186,14 @@ def load_settings(
     plain |= asdict(guards) | limits | {"store": locate_store(plain["store"])}
     redaction = _build_redaction(found, plain)
     _check_prompt(found, plain)
+    given = {name: each.place for name, each in found.items()}
     return Settings(
         strategy=strategy.strategy,
         preset=strategy.preset,
         guards=guards,
         redaction=redaction,
         gateway={strip_prefix(name): plain[name] for name in GATEWAY_KEYS},
-        entries=tuple(_build_entry(key, strategy, plain, places | _find_places(found)) for key in ALL_KEYS.values()),
+        entries=tuple(_build_entry(key, strategy, plain, places | given) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
     )
 
@@ -284,10 +285,6 @@ def _build_entry(
     if name in _OF_MODEL_SUMMARIES and name in places and plain["summarizer"] == KEYS["summarizer"].default:
         note = "used if a model writes summaries; the digest asks none"
     return SettingEntry(key=key, value=value, place=places.get(name, NOWHERE), note=note)
-
-
-def _find_places(found: Mapping[str, GivenSetting]) -> dict[str, str]:
-    return {name: each.place for name, each in found.items()}
 
 
 def _format_value(*value: Any) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError, SpecError
 from elision.providers.provider_table import PROVIDERS
+from elision.stores.store_urls import FORMS, OPENERS
 from elision.strategies.schedules import HindsightSchedule, Schedule
 from elision.strategies.spec import parse_schedule
 from elision.trajectory.price_lookup import find_prices
@@ -202,20 +203,11 @@ def patterns(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(value.items())
 
 
-#: Schemes of stores, and how their addresses are written.
-STORES: Final = {
-    "memory": "memory:",
-    "sqlite": "sqlite:///FILE",
-    "postgresql": "postgresql://HOST/DATABASE",
-    "linear-hash": "linear-hash:///FOLDER",
-}
-
-
 def store(value: object) -> str:
     """The address of a store."""
     scheme, colon, _ = str(value).partition(":")
-    if not isinstance(value, str) or not colon or scheme not in STORES:
-        raise ValueError(f"give one of: {', '.join(STORES.values())}")
+    if not isinstance(value, str) or not colon or scheme not in OPENERS:
+        raise ValueError(f"give one of: {', '.join(FORMS)}")
     return value.strip()
 
 

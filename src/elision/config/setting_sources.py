@@ -105,8 +105,12 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
         if prefix is None or variable == prefix + CONFIG.upper():
             continue
         name = variable.removeprefix(prefix)
-        if prefix == PREFIX and not _is_meant(name, environ[variable]):
-            continue
+        if prefix == PREFIX:
+            # What is no setting, nor one mistyped, may be somebody else's.
+            if _SERVICE_ADDRESS.fullmatch(environ[variable].strip()):
+                continue
+            if not get_close_matches(name.lower(), [*ALL_KEYS, *ALIASES], n=1, cutoff=0.85):
+                continue
         if name != name.upper():
             raise SettingError(f"{variable}: variables are written in capitals: {prefix}{name.upper()}")
         spell = partial(_spell_variable, prefix)
@@ -115,14 +119,6 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
 
 def _spell_variable(prefix: str, name: str) -> str:
     return prefix + name.upper()
-
-
-def _is_meant(name: str, value: str) -> bool:
-    """Return whether a variable with our prefix is a setting, or one mistyped: others may be somebody else's."""
-    if _SERVICE_ADDRESS.fullmatch(value.strip()):
-        return False
-    known = [*ALL_KEYS, *ALIASES]
-    return bool(get_close_matches(name.lower(), known, n=1, cutoff=0.85))
 
 
 def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: Any) -> GivenSetting:
@@ -244,12 +240,8 @@ def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, s
 def _has_settings_table(project: Path) -> bool:
     # Not parsed unless it speaks of us: somebody's broken pyproject.toml is none of our business.
     return bool(re.search(r"^\s*\[?.*\belision\b", _read_text(project), re.MULTILINE)) and bool(
-        _find_inner(_parse_file(project), TABLE)
+        _find_inner(_parse_toml(_read_text(project), project), TABLE)
     )
-
-
-def _parse_file(path: Path) -> dict[str, Any]:
-    return _parse_toml(_read_text(path), path)
 
 
 #: What the parser says of a key or table that is there twice, with the line of the second one.

@@ -45,11 +45,11 @@ def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
     written; MissingExtra.
     """
     scheme, colon, rest = url.partition(":")
-    opener = _OPENERS.get(scheme)
+    opener = OPENERS.get(scheme)
     if not colon or opener is None:
         meant = f"; did you mean sqlite:///{url}? Or" if url and not colon else ";"
         raise StoreError(
-            f"{_hide_credentials(url)!r} is not the address of a store{meant} give one of: {', '.join(_FORMS)}"
+            f"{_hide_credentials(url)!r} is not the address of a store{meant} give one of: {', '.join(FORMS)}"
         )
     if scheme == "sqlite":
         return _open_sqlite(locate_store(url).removeprefix("sqlite:"), busy_seconds)
@@ -109,7 +109,8 @@ def open_for_reading(url: str) -> Store:
 
 #: Stores that are files or folders.
 FILE_SCHEMES = ("sqlite", "linear-hash")
-_FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
+#: How their addresses are written.
+FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
 
 
 def parse_path(rest: str, scheme: str) -> str:
@@ -122,22 +123,19 @@ def parse_path(rest: str, scheme: str) -> str:
     return path
 
 
-def _make_state_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"{folder}: the folder for sessions cannot be made ({error.strerror}); name another store with --store or "
-            "ELISION_STORE"
-        ) from error
-
-
 def _open_sqlite(rest: str, busy_seconds: float = BUSY_SECONDS) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
         raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
-    if Path(path).parent == find_state_folder():
-        _make_state_folder(Path(path).parent)
+    folder = Path(path).parent
+    if folder == find_state_folder():
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{folder}: the folder for sessions cannot be made ({error.strerror}); name another store with --store "
+                "or ELISION_STORE"
+            ) from error
     return SqliteStore(Path(path), busy_seconds=busy_seconds, shows_turns=_split_turns(rest)[1])
 
 
@@ -169,7 +167,7 @@ def _hide_credentials(url: str) -> str:
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {
+OPENERS: dict[str, Callable[[str], Store]] = {
     "memory": lambda _: MemoryStore(),
     "sqlite": _open_sqlite,
     "linear-hash": _open_linear_hash,
