@@ -82,6 +82,8 @@ def print_totals(title: str, results: Iterable[list[Row]]) -> None:
 
 def main(*, small: bool = False) -> None:
     samples = load_runs([SAMPLES]).runs
+    if not CORPUS.exists():
+        print(f"The recordings are not in {CORPUS}: these are the four samples alone.")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         flagship = partial(replay_default, prices=find_prices(FLAGSHIP))
         print_totals("examples/runs as Claude Opus 5.5", pool.map(flagship, samples))

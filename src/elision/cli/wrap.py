@@ -8,9 +8,11 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -43,16 +45,22 @@ class _GatewayInUse:
 
 
 class _UsedSessions:
-    """The sessions of the requests so far, by name; also in a file, one a line, once `list_in` names one."""
+    """The sessions of the requests so far, by name; also in a file, one a line, once `list_in` names one.
+
+    failed: requests that ended with an error of the provider or of the gateway, by status.
+    """
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.failed: Counter[int] = Counter()
         self._listing: Path | None = None
 
     def list_in(self, path: Path) -> None:
         self._listing = path
 
     def add_request(self, record: RequestRecord) -> None:
+        if record.status >= HTTPStatus.BAD_REQUEST:
+            self.failed[record.status] += 1
         if record.session and record.session not in self.names:
             self.names.add(record.session)
             if self._listing is not None:
@@ -87,7 +95,8 @@ def wrap(
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
     What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
-    arguments follow its name. The exit code is the agent's; one line on standard error says what was saved.
+    arguments follow its name. The exit code is the agent's. Standard error gets the address of the dashboard, and at the
+    end one line that says what was saved.
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
@@ -127,6 +136,8 @@ def wrap(
             # Both names of the setting: the user's own environment may have either.
             variables = {f"{prefix}STORE": door.store for prefix in (PREFIX, SPECIFIED_PREFIX)}
             agent = offer_mcp_server(agent, _make_mcp_command(door.store), variables)
+        if door.is_own and not quiet and not json:
+            click.echo(f"elision: dashboard, until {agent.name} ends: {door.url}/", err=True)
         code = _run_agent(agent, arguments, door)
     if json:
         from elision.cli.outputs import print_json
@@ -296,6 +307,8 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
     from elision.config.setting_readers import conceal_password
     from elision.lab.report import figures
 
+    if door.is_own and door.store.startswith("memory:"):
+        return "sessions were kept in memory alone, and are gone; with another --store you see what was saved"
     try:
         found = _read_savings(door, began)
     except ElisionError as error:
@@ -304,7 +317,10 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
         return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
     if not found.sessions:
         if door.is_own:
-            return "no request came through the gateway; `elision doctor` says why"
+            return (
+                "no request came through the gateway: the agent asked no model, or not at the address that it was "
+                "given; `elision doctor` tries it"
+            )
         return f"see what was saved: {door.url}/"
     look = "elision sessions"
     if len(found.sessions) == 1:
@@ -316,4 +332,8 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
     else:
         effect = f"hiding saved {figures.format_usd(found.saved_usd)}"
     tokens = f"{figures.format_tokens(found.sent_tokens)} of {figures.format_tokens(found.raw_tokens)} tokens sent"
-    return f"{figures.format_plural(found.calls, 'call')}, {tokens}, {effect}: {look}"
+    failed = ""
+    if door.used is not None and door.used.failed:
+        statuses = ", ".join(map(str, sorted(door.used.failed)))
+        failed = f"{figures.format_plural(door.used.failed.total(), 'request')} failed (status {statuses}), "
+    return f"{figures.format_plural(found.calls, 'call')}, {failed}{tokens}, {effect}: {look}"
