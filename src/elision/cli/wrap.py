@@ -95,8 +95,8 @@ def wrap(
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
     What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
-    arguments follow its name. The exit code is the agent's. Standard error gets the address of the dashboard, and at the
-    end one line that says what was saved.
+    arguments follow its name. The exit code is the agent's. Standard error gets the address of the dashboard, and at
+    the end one line that says what was saved.
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
