@@ -16,8 +16,11 @@ from elision.study.study_summary import find_worst_runs, load_summary, summarize
 from elision.study.study_tables import open_study
 
 
-def read_summary(study: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[int, str]], int]:
-    """Return sums and spread by strategy, the rows of the worst runs, and how many runs' rows were read."""
+_Tables = tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[int, str]]]
+
+
+def read_summary(study: Path) -> tuple[_Tables, int]:
+    """Return sums and spread by strategy with the rows of the worst runs, and how many runs' rows were read."""
     with open_study(str(study), "replay") as tables:
         load_summary(tables, SETTINGS.on_top_labels)
         sums = tables.ask(
@@ -27,7 +30,7 @@ def read_summary(study: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]
         spread = tables.ask("select strategy, permille, sum(runs) as runs from spread group by all order by all")
         worst = sorted((row["rank"], row["strategy"]) for row in find_worst_runs(tables, "masking"))
         (read,) = tables.ask("select coalesce(sum(runs), 0) as runs from new_sums where strategy = 'raw'")
-        return sums, spread, worst, int(read["runs"])
+        return (sums, spread, worst), int(read["runs"])
 
 
 def test_finished_batches_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,22 +40,22 @@ def test_finished_batches_are_read_once(tmp_path: Path, monkeypatch: pytest.Monk
     write_synthetic_study(tmp_path, 80, 10)
     parts = sorted((tmp_path / "rows").iterdir())
     parts[6].rename(tmp_path / "later")
-    *plain, read = read_summary(tmp_path)
+    plain, read = read_summary(tmp_path)
     assert read == 70
     assert {row["runs"] for row in plain[0]} == {70}
     assert len(plain[2]) == 7 * 8
     summarize_batches(str(tmp_path))
-    *kept, read = read_summary(tmp_path)
+    kept, read = read_summary(tmp_path)
     assert kept == plain
     assert read == 10
     before = {file: file.stat().st_mtime_ns for file in (tmp_path / "summary").iterdir()}
     (tmp_path / "later").rename(parts[6])
     summarize_batches(str(tmp_path))
-    *whole, read = read_summary(tmp_path)
+    whole, read = read_summary(tmp_path)
     assert read == 0
     assert {row["runs"] for row in whole[0]} == {80}
     assert before.items() <= {file: file.stat().st_mtime_ns for file in (tmp_path / "summary").iterdir()}.items()
     parts[0].unlink()
-    *lost, read = read_summary(tmp_path)
+    lost, read = read_summary(tmp_path)
     assert read == 20
     assert {row["runs"] for row in lost[0]} == {70}
