@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -105,6 +106,28 @@ def test_parts_of_an_array_job(runs: Path, whole: Path, tmp_path: Path, count_fr
         )
         assert result.returncode == 0, result.stderr
         assert not result.stdout
+    assert hash_rows(tmp_path / "study") == hash_rows(whole)
+
+
+def test_the_array_job_of_the_guide(runs: Path, whole: Path, tmp_path: Path) -> None:
+    """Its commands are valid for a shell, and what `sbatch` would start for each task makes the study."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "studies.md").read_text("utf-8")
+    block = r"```text\n([^`]*sbatch --array=0-(\d+) [^`]*--wrap \\\n  '([^'`]*)'[^`]*)```"
+    found = re.search(block, page)
+    assert found is not None
+    subprocess.run(["bash", "-n"], input=found[1], text=True, check=True)
+    assert f"/{int(found[2]) + 1}" in found[3]
+    places = {"s3://bucket/runs": runs, "s3://bucket/study": tmp_path / "study"}
+    task = found[3].replace(f"/{int(found[2]) + 1}", "/4")
+    for url, place in places.items():
+        task = task.replace(url, shlex.quote(str(place)))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for number in (3, 0, 1, 2, 1):
+        environment = {**os.environ, "PATH": path, "SLURM_ARRAY_TASK_ID": str(number)}
+        command = ["sh", "-c", f"{task} {shlex.join(OPTIONS)}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert ", 0 to do" in done.stderr
     assert hash_rows(tmp_path / "study") == hash_rows(whole)
 
 
