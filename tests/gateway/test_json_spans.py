@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from elision.gateway import json_spans
 from elision.gateway.json_spans import (
     MAX_STRING_BYTES,
     MAX_VALUES,
@@ -172,3 +173,11 @@ def test_only_what_is_new_is_surveyed() -> None:
     """What stands in front of the place is known."""
     raw = b'{"a":"%b","b":""}' % (b"x" * (MAX_STRING_BYTES + 1))
     check_size(raw, len(raw) - 10)
+
+
+def test_as_many_values_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gap between strings counts as two at least: what it parts, and what the string is."""
+    monkeypatch.setattr(json_spans, "MAX_VALUES", 6)
+    check_size(b'["a","b"]')
+    with pytest.raises(UnreadableBody, match="more than 6 values"):
+        check_size(b'["a","b","c"]')
