@@ -35,11 +35,20 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "soak" if SOAK else "
 
 #: Files that take longest, in `make test` or in a soak.
 LONGEST = (
+    "tests/cli/test_studies",
+    "tests/clients/test_litellm",
+    "tests/clients/test_wrap",
+    "tests/docs/test_docs",
+    "tests/docs/test_recipes",
+    "tests/e2e/test_dashboard_in_browser",
+    "tests/e2e/test_fleet",
     "tests/gateway/test_faults_killed",
+    "tests/gateway/test_key_leases",
     "tests/gateway/test_random_agents",
     "tests/gateway/test_random_requests",
     "tests/gateway/test_soak",
     "tests/lab/test_bars",
+    "tests/manager/test_damaged_sessions",
     "tests/manager/test_durable",
     "tests/manager/test_live_equals_replay",
     "tests/manager/test_requests",
@@ -48,6 +57,7 @@ LONGEST = (
     "tests/providers/test_render_corpus",
     "tests/stores/linear_hash/test_crashes",
     "tests/stores/linear_hash/test_processes",
+    "tests/stores/test_contract",
     "tests/stores/test_kill",
 )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from itertools import cycle, product
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import pytest
 
 SOAK: Final = os.environ.get("ELISION_SOAK") == "1"
 _One = TypeVar("_One")
@@ -23,3 +25,8 @@ def sample_cases(cases: Iterable[_One], every: int) -> list[_One]:
 def pair_cases(many: Iterable[_One], few: Iterable[_Other]) -> list[tuple[_One, _Other]]:
     """Return every pair in a soak, else each of `many` with those of `few` in turn."""
     return list(product(many, few)) if SOAK else list(zip(many, cycle(few), strict=False))
+
+
+def leave_to_soak(names: Iterable[str], *left: str) -> list[Any]:
+    """Return parameters for all `names`, those of `left` for soaks only."""
+    return [pytest.param(name, marks=pytest.mark.soak) if name in left else name for name in names]

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.soak import leave_to_soak
+
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"
 UV = Path(sys.executable).with_name("uv")
@@ -150,9 +152,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize(
-    "extra", [name if name in ("", "gateway") else pytest.param(name, marks=pytest.mark.soak) for name in PROGRAMS]
-)
+@pytest.mark.parametrize("extra", leave_to_soak(PROGRAMS, "llm", "postgres", "prometheus", "otel"))
 def test_a_program_works_with_its_extra(extra: str, install: Callable[[str], Path]) -> None:
     """The library, with the package that each extra is installed for."""
     done = _run([install(extra) / "python", "-W", "error", "-c", PROGRAMS[extra]], ANTHROPIC_API_KEY="k")

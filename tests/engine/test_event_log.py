@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, count_output_tokens, decide, hold_view, make_plain_terms, run_pass
+from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
@@ -561,3 +562,52 @@ def test_a_window_that_was_learned_limits_every_view() -> None:
     session.record_event(WindowLearned(call=12, window=3_000))
     view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert view.tokens <= 3_000 * 0.85 - 1_000
+
+
+def report_prompts(rate: int, *, model: str = "", prices: Prices = CACHED) -> Log:
+    """A session of `raw` whose provider counts `rate` of its tokens for each of ours; its second half is of `model`."""
+    session = begin_session("raw", prices)
+    for item in steps(20):
+        run_pass(decide(session, make_plain_terms(None, model if item.index > 10 else "")), write_brief_summary)
+        assert session.newest_call is not None
+        reported = Usage(input=rate * session.newest_call.view.tokens)
+        session.record_event(UsageReported(call=session.state.calls, usage=reported))
+        session.add_turn(item)
+    return session
+
+
+def test_the_growth_of_prompts_tells_the_provider_s_rate() -> None:
+    """Two of its tokens for one of ours, where each prompt begins with the one before, and one model counted both."""
+    assert report_prompts(2).reports.scale.rate == 2.0
+    parted = report_prompts(2, model="another").reports.scale
+    assert (parted.rate, parted._grown_billed) == (2.0, 2 * parted._grown_counted)
+    whole = report_prompts(2).reports.scale
+    assert 0 < parted._grown_counted < whole._grown_counted
+
+
+def test_a_report_that_cannot_be_of_the_newest_request_teaches_nothing() -> None:
+    """Of another call, of no prompt, or of more than the window; a prompt as long as the window is one."""
+    session = begin_session("raw", replace(CACHED, window=5_000))
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
+    for called, tokens, learned in ((2, 90, 0), (1, 0, 0), (1, 5_001, 0), (1, 5_000, 5_000)):
+        session.record_event(UsageReported(call=called, usage=Usage(input=tokens)))
+        assert session.reports.scale.billed_tokens == learned
+
+
+def test_a_report_tells_how_long_cache_entries_live() -> None:
+    """All that was written lives an hour: so does what is written next."""
+    session = begin_session("raw")
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
+    session.record_event(UsageReported(call=1, usage=Usage(cache_write=40, cache_write_1h=40)))
+    assert session.reports.find_hour_turn(None) == ALL_TURNS
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_nothing_before_bound_thinking_is_hidden(bound: int) -> None:
+    """The first turn that may be edited is; the one before is not."""
+    session = begin_session("masking(window=1, schedule=every-turn, fold=false)")
+    for item in steps(6):
+        session.add_turn(item)
+    run_pass(decide(session, replace(make_plain_terms(), editable_from=bound)), write_brief_summary)
+    assert session.newest_call is not None
+    assert sorted(mask.key[0] for mask in session.newest_call.decided.masks) == list(range(bound, 6))

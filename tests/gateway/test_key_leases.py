@@ -175,6 +175,30 @@ def test_a_slice_grows_with_its_use(counter: Any) -> None:
     asyncio.run(test())
 
 
+def test_a_slice_is_as_large_as_what_a_moment_needs() -> None:
+    """Asked for again within `SLICE_SECONDS` it doubles; from then on it is halved."""
+    asked: list[float] = []
+
+    class Watched(LocalCounter):
+        def lease_spending(self, *given: Any, amount: float, **named: Any) -> SpendingLease:
+            asked.append(amount)
+            return super().lease_spending(*given, amount=amount, **named)
+
+    async def exercise() -> None:
+        clock = Clock()
+        found = KeyLeases(make_limit_list(None, None, 10_000), Watched(clock), True, lambda key, what: 0.0, clock=clock)
+        for seconds in (0.0, 1.9, 1.9, 2.0, 1.9):
+            clock.now += seconds
+            begun = len(asked)
+            while len(asked) == begun:
+                assert (await found.take("k1", 0.0)).reached is None
+        await found.close()
+
+    asyncio.run(exercise())
+    first, *others = asked[:5]
+    assert others == [2 * first, 4 * first, 2 * first, 4 * first]
+
+
 def test_what_is_left_of_a_minute_is_no_part_of_the_next() -> None:
     """A worker that gives it back too late does not raise the limit."""
 

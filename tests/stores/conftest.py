@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
+from tests.soak import leave_to_soak
 from tests.stores.implementations import DURABLE, STORES
 
 Opener: TypeAlias = Callable[[], Store]
 
 
-def mark_soak_only(names: Iterable[str]) -> list[Any]:
-    """The pooler changes nothing of the contract but where a statement goes: it is tried whole in a soak only."""
-    return [pytest.param(name, marks=pytest.mark.soak) if name == "pgbouncer" else name for name in names]
-
-
-@pytest.fixture(params=mark_soak_only(STORES))
+# The pooler changes nothing of the contract but where a statement goes.
+@pytest.fixture(params=leave_to_soak(STORES, "pgbouncer"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
     opened = open_store(STORES[request.param](tmp_path))
@@ -28,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.fixture(params=mark_soak_only(DURABLE))
+@pytest.fixture(params=leave_to_soak(DURABLE, "pgbouncer"))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The place of a fresh durable store of each kind."""
     return STORES[request.param](tmp_path)

@@ -339,3 +339,13 @@ def test_a_run_is_a_value() -> None:
     found = fold(number_lines("{:6}\t{}", CODE, 5))
     assert found is not None
     assert found.runs == (FoldedRun(0, 40, (3, 1), 0, Gutter(5, 44, "\t", "", 6)),)
+
+
+def test_as_many_lines_as_are_allowed_are_kept() -> None:
+    """One more, and the oldest observation goes."""
+    index = LineIndex(line_limit=80)
+    index.add_observation((1, 1), SOURCE)
+    index.add_observation((2, 1), SOURCE)
+    assert ((1, 1) in index, index.line_count) == (True, 80)
+    index.add_observation((3, 1), "one")
+    assert ((1, 1) in index, index.line_count) == (False, 41)
