@@ -50,8 +50,8 @@ COMMANDS: Final = {
     ("replay", RUN, "--prices", "antropic"): ("no price set 'antropic'; there are: ", "anthropic, fable, openai"),
     ("replay", RUN, "--price", "input=x"): ("--price: input='x' is no number; ", "give USD per million tokens"),
     ("replay", RUN, "--model", "gpt-5", "--prices", "openai"): ("--model and --prices contradict", "; give one"),
-    ("replay", RUN, "--tokens", "o20k"): ("no token counter 'o20k'; ", "give one of: o200k, cl100k, estimate"),
-    ("replay", RUN, "--summarizer", "opnai:gpt-5"): ("no summarizer 'opnai:gpt-5'; ", f"give one of: {SUMMARIZERS}"),
+    ("replay", RUN, "--tokens", "o20k"): ("no token counter 'o20k'; ", "there are: o200k, cl100k, estimate"),
+    ("replay", RUN, "--summarizer", "opnai:gpt-5"): ("no summarizer 'opnai:gpt-5'; ", f"there are: {SUMMARIZERS}"),
     ("replay", RUN, "--strategy", "hybrid", "--summarizer", "openai:gpt-5"): (
         "no key for https://api.openai.com/v1; ",
         "set OPENAI_API_KEY",

@@ -161,7 +161,7 @@ def broken(line: int, change: dict[str, object]) -> list[str]:
 
 BROKEN = {
     "cut off": (broken(0, {})[:-1], r"logs\.jsonl:1: this session has no end; the file was cut off"),
-    "half a line": ([*broken(0, {})[:-1], '{"e": "tu'], r"logs\.jsonl:12: no JSON"),
+    "half a line": ([*broken(0, {})[:-1], '{"e": "tu'], r"logs\.jsonl:12: it is not a record of a log"),
     "a record less": ([*broken(0, {})[:4], broken(0, {})[-1]], r"logs\.jsonl:5: 10 records are announced, 3 are there"),
     "newer": (broken(0, {"format": "elision.log/9"}), r"logs\.jsonl:1: .*newer than this Elision reads; update"),
     "a run": (['{"format":"elision.trajectory/1"}'], r"logs\.jsonl:1: .*`elision replay`"),

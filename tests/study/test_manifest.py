@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     assert "formats known" not in problems[0].reason
     (gone,) = read_unit(Unit(str(tmp_path / "gone.json"), 1, ""))
     assert isinstance(gone, Problem)
-    assert "cannot be read" in gone.reason
+    assert "no such file or folder" in gone.reason
 
 
 def write_set(file: Path, rows: int, *, as_text: bool = False, **columns: list[str]) -> None:

@@ -121,7 +121,7 @@ _COUNTERS: dict[str, Callable[[], TokenCounter]] = {
 def make_counter(name: str = "o200k") -> TokenCounter:
     """The process's counter of that name: o200k, cl100k (both exact) or estimate. Raises SpecError."""
     if name not in _COUNTERS:
-        raise SpecError(f"no token counter {name!r}; give one of: {', '.join(_COUNTERS)}")
+        raise SpecError(f"no token counter {name!r}; there are: {', '.join(_COUNTERS)}")
     return _make_named_counter(name)
 
 
