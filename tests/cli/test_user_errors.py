@@ -66,7 +66,7 @@ COMMANDS: Final = {
     ("replay", RUN, "--html", "/proc/x.html"): ("--html /proc/x.html: cannot be written (", "; name a file elsewhere"),
     # Stores and sessions.
     ("sessions", "--store", "sqlite:"): (
-        "/",
+        "sqlite:////",
         "sessions.db: there is no store yet; run an agent first, or name another with --store",
     ),
     ("sessions", "--store", "agent.db"): ("'agent.db' is not the address of a store; ", "did you mean sqlite:///agent"),

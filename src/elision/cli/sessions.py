@@ -42,7 +42,7 @@ def sessions(
     from elision.cli.session_names import walk_session_trees
     from elision.config import load_settings
     from elision.errors import StoreError
-    from elision.stores.store_urls import open_for_reading
+    from elision.stores.store_urls import open_existing
 
     found = load_settings()
     address = name_store(store or found.store, quiet=quiet)
@@ -50,7 +50,7 @@ def sessions(
         _show_sizes(address, everything=everything, as_json=json)
         return
     rates = choose_prices(model, price, prices)
-    with closing(open_for_reading(address)) as opened:
+    with closing(open_existing(address)) as opened:
         if json:
             _print_json(opened, found.guards, rates, tokens)
             return
@@ -99,9 +99,9 @@ def _print_json(opened: Store, guards: Guards, rates: Prices | None, tokens: str
 def _show_sizes(url: str, *, everything: bool, as_json: bool) -> None:
     from elision.cli.console import open_console
     from elision.cli.store_tables import render_usage
-    from elision.stores.store_urls import open_for_reading
+    from elision.stores.store_urls import open_existing
 
-    with closing(open_for_reading(url)) as opened:
+    with closing(open_existing(url)) as opened:
         footprint = opened.footprint()
         largest = sorted(opened.sessions(), key=lambda info: (-info.raw_bytes, info.key))
     if as_json:

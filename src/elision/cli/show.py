@@ -36,11 +36,11 @@ def show(
     from elision.config import load_settings
     from elision.lab.dialect import sizer
     from elision.manager.session_history import add_plateau_guard, load_session_log
-    from elision.stores.store_urls import open_for_reading
+    from elision.stores.store_urls import open_existing
 
     rates = choose_prices(model, price, prices)
     found = load_settings()
-    with closing(open_for_reading(name_store(store or found.store, quiet=quiet))) as opened:
+    with closing(open_existing(name_store(store or found.store, quiet=quiet))) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)
