@@ -99,6 +99,7 @@ def test_two_requests_of_a_session_say_what_each_of_them_said() -> None:
             _,
         ):
             budgets = gateway.worker.gateway.proxy.budgets
+            budgets.limits_keys = True
             held = budgets.check_key = Held(budgets.check_key)  # type: ignore[method-assign]
             first = asyncio.ensure_future(ask(gateway, make_body("openai", 1)))
             await held.reached.wait()
