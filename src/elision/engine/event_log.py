@@ -261,7 +261,7 @@ class Log:
 
     def _fold_cache_writes(self, usage: Usage, newest: CallResult) -> None:
         """Learn how long cache entries live."""
-        if usage.cache_write and self.reports.add_cache_writes(usage):
+        if self.reports.add_cache_writes(usage):
             self._money.lengthen_lifetime(newest.model)
 
     def _fold_window(self, event: WindowLearned) -> None:
