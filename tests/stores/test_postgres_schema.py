@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from elision.errors import StoreError
+from elision.stores.postgres.connection import PostgresDatabase
 from elision.stores.postgres.schema import SCRIPT, VERSION, split_statements
 from elision.stores.store import KeepsSecret
 from elision.stores.store_urls import open_for_reading, open_store
@@ -120,3 +121,19 @@ def test_gateways_on_one_database_keep_one_secret() -> None:
         assert isinstance(other, KeepsSecret)
         assert first.keep_secret(b"1" * 32) == second.keep_secret(b"2" * 32) == b"1" * 32
         assert other.keep_secret(b"3" * 32) == b"3" * 32
+
+
+def test_a_check_has_no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads whole tables, each of which takes longer than a call may; only what has one row is asked in a hurry."""
+    asked: list[bool] = []
+    read = PostgresDatabase.read
+
+    def watch(database: PostgresDatabase, work: Any, *, patient: bool = False) -> Any:
+        asked.append(patient)
+        return read(database, work, patient=patient)
+
+    with closing(open_store(make_fresh_url())) as store:
+        begin_session(store, "s", add_turn(1, "a long text " * 90))
+        monkeypatch.setattr(PostgresDatabase, "read", watch)
+        assert store.check() == []
+    assert (asked.count(True), asked.count(False)) == (6, 2)
