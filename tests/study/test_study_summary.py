@@ -15,7 +15,6 @@ from elision.study import study_summary
 from elision.study.study_summary import find_worst_runs, load_summary, summarize_batches
 from elision.study.study_tables import open_study
 
-
 _Tables = tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[int, str]]]
 
 
