@@ -76,7 +76,7 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
             totals=totals,
             growth=_measure_growth(tables, labels, only_billed=bool(sent.billed_runs)),
             missing=f"{figures.format_count(len(tables.parts))} of"
-            f" {figures.format_plural(len(tables.names), 'shard')} are finished; run the command again for the rest."
+            f" {figures.format_count(len(tables.names))} shards are finished; run the command again for the rest."
             if missing
             else "",
         ),
