@@ -36,7 +36,6 @@ from elision.study.shard_runner import run_locally, run_shards
 from elision.study.shard_work import ReplayWork, ShardTask
 from elision.study.study_folder import StudyFolder, StudyPlan
 from elision.study.study_setup import describe_settings, prepare_study
-from elision.study.study_summary import BATCH
 from elision.trajectory.price_lookup import find_price_set
 
 STRATEGIES: Final = ("raw", "masking", "hybrid")
@@ -207,13 +206,13 @@ def _measure_overhead(folder: Path, count: int) -> None:
 
 
 def _measure_report(folder: Path, rows: int) -> None:
-    """Print what a report of so many made-up rows costs, with a fifth of the shards missing and with all."""
+    """Print what a report of so many made-up rows costs, with some of the shards missing and with all."""
     study = folder / "synthetic"
     write_synthetic_study(study, rows // 8)
     parts = sorted((study / "rows").iterdir())
     size = sum(part.stat().st_size for part in parts)
     print(f"A report of {rows} rows, {size / 1e6:.0f} MB in {len(parts)} parts:", flush=True)
-    late = parts[len(parts) * 4 // 5 + BATCH // 2 :]
+    late = parts[len(parts) * 7 // 10 :]
     for part in late:
         part.rename(folder / part.name)
     for when in (f"{len(parts) - len(late)} parts", "all parts"):

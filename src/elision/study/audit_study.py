@@ -65,13 +65,10 @@ class AuditWork:
                 "signature": None if call.signature is None else hash_item(repr(call.signature)),
                 "model": clean_text(call.model),
                 "day": call.day or facts.day,
-                "is_priced": call.is_priced,
-                "tokens": call.tokens,
-                "usd": call.usd,
-                "stated_usd": call.stated_usd,
+                **{name: getattr(call, name) for name in ("is_priced", "tokens", "usd", "stated_usd")},
                 "avoidable_usd": sum(total.avoidable_usd for total in call.causes.values()),
                 "causes": [
-                    {"cause": cause, "tokens": total.tokens, "usd": total.usd, "avoidable_usd": total.avoidable_usd}
+                    {"cause": cause} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
                     for cause, total in call.causes.items()
                 ],
                 "findings": [

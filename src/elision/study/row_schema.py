@@ -112,12 +112,13 @@ COLUMNS: Final[tuple[tuple[str, str, str], ...]] = (
     ("floor_found", "count", "of these, still visible"),
 )
 ROWS: Final = pa.schema([(name, _TYPES[kind]) for name, kind, _ in COLUMNS])
+_SERIES: Final = ("tokens", "rewrites", "summaries")
 #: Call by call, with `--calls`: one row per run and strategy.
 CALLS: Final = pa.schema(
     [
         ("run", pa.uint64()),
         ("strategy", _WORD),
-        *((name, pa.list_(pa.int32())) for name in ("tokens", "rewrites", "summaries")),
+        *((name, pa.list_(pa.int32())) for name in _SERIES),
     ]
 )
 PROBLEMS: Final = pa.schema(
@@ -154,6 +155,8 @@ SAME: Final = (
 )
 #: Of how the run was sent: fields of the lab's summary, for one run.
 SENT: Final = tuple(each.name for each in fields(SentSummary) if each.name != "runs")
+#: What a run's tokens are.
+COMPOSITION: Final = ("observations", "reasoning", "actions", "user", "head")
 _BILL: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output")
 
 
@@ -197,20 +200,13 @@ def build_run_rows(
     sent = outcome.sent
     shared |= {name: int(getattr(sent, name)) for name in SENT}
     if (whole := outcome.composition) is not None:
-        names = ("observations", "reasoning", "actions", "user", "head")
-        shared |= {f"tokens_{name}": getattr(whole, name) for name in names}
+        shared |= {f"tokens_{name}": getattr(whole, name) for name in COMPOSITION}
     kept = [each for each in outcome.outcomes if sent.cuts or not each.row.strategy.endswith(f", {ON_TOP}")]
     rows = [shared | {"is_cheapest": 0} | _encode_row(each.row, each.series) for each in kept]
     if choices := [row for row in rows if is_choice(row["strategy"])]:
         min(choices, key=lambda row: row["usd"])["is_cheapest"] = 1
     calls = [
-        {
-            "run": identity,
-            "strategy": each.row.strategy,
-            "tokens": each.series.tokens,
-            "rewrites": each.series.rewrites,
-            "summaries": each.series.summaries,
-        }
+        {"run": identity, "strategy": each.row.strategy} | {name: getattr(each.series, name) for name in _SERIES}
         for each in kept
     ]
     return rows, calls

@@ -38,7 +38,7 @@ from elision.lab.study import list_labels
 from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition
 from elision.strategies.spec import parse_strategy
-from elision.study.row_schema import COLUMNS, SAME, SENT, decode_row, is_choice
+from elision.study.row_schema import COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
 from elision.study.study_summary import ALL_OR_NONE, GROUPS, LARGEST, NOT_ON_TOP, find_worst_runs, load_summary
 from elision.study.study_tables import StudyTables
 
@@ -46,7 +46,6 @@ from elision.study.study_tables import StudyTables
 LISTED_GROUPS: Final = 20
 #: Runs below which an interval says nothing.
 _FEWEST_RUNS: Final = 20
-_COMPOSITION: Final = ("observations", "reasoning", "actions", "user", "head")
 
 
 def build_study(tables: StudyTables, settings: StudySettings) -> Study:
@@ -77,7 +76,7 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
             totals=totals,
             growth=_measure_growth(tables, labels, only_billed=bool(sent.billed_runs)),
             missing=f"{figures.format_count(len(tables.parts))} of"
-            f" {figures.format_plural(len(tables.names), 'shard')} are finished; run the command again for the rest."
+            f" {figures.format_count(len(tables.names))} shards are finished; run the command again for the rest."
             if missing
             else "",
         ),
@@ -185,7 +184,7 @@ def _sum_controls(tables: StudyTables) -> tuple[Control, ...]:
 
 
 def _sum_compositions(tables: StudyTables) -> tuple[Composition, ...]:
-    sums = ", ".join(f"sum(tokens_{name}) as {name}" for name in _COMPOSITION)
+    sums = ", ".join(f"sum(tokens_{name}) as {name}" for name in COMPOSITION)
     found = tables.ask(
         f"select reader, sum(runs) as runs, {sums} from sums where strategy = $label group by 1 order by 1",
         label=RECORDED,

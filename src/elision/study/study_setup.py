@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -96,15 +96,16 @@ def digest_prices(prices: Prices | None) -> str:
     return digest_bytes(files("elision.trajectory").joinpath("prices.toml").read_bytes() + others.encode())
 
 
+#: Settings that a plan keeps as they are.
+_KEPT: Final = ("tokens", "dialect", "hindsight", "elongation")
+
+
 def describe_settings(settings: StudySettings, given: Mapping[str, str | None], *, calls: bool) -> dict[str, Any]:
     """Return the options of a replay as a plan keeps them. given: the texts of its price options."""
     return {
         "kind": "replay",
         "strategies": [[each.label, describe_strategy(each.strategy)] for each in settings.candidates],
-        "tokens": settings.tokens,
-        "dialect": settings.dialect,
-        "hindsight": settings.hindsight,
-        "elongation": settings.elongation,
+        **{name: getattr(settings, name) for name in _KEPT},
         "calls": calls,
         "price_options": dict(given),
     }
@@ -117,8 +118,5 @@ def restore_settings(plan: StudyPlan, prices: Prices | None) -> StudySettings:
     return StudySettings(
         prices=prices,
         candidates=candidates or parse_candidates([], hindsight=options["hindsight"]),
-        tokens=options["tokens"],
-        dialect=options["dialect"],
-        hindsight=options["hindsight"],
-        elongation=options["elongation"],
+        **{name: options[name] for name in _KEPT},
     )

@@ -57,8 +57,8 @@ def _build_queries() -> dict[str, str]:
         "spread": "select strategy::varchar as strategy, cuts > 0 as is_cut,"
         f" least(round(1000 * usd / nullif({PAID}, 0)), 1e12)::bigint as permille, count(*) as runs"
         " from batch group by all having permille is not null",
-        "worst": "select * from batch where run in (select unnest(max_by(run, coalesce("
-        f"usd / nullif({PAID}, 0), -1), {LISTED_RUNS})) from batch group by strategy, cuts > 0)",
+        "worst": "select * from batch where run in (select unnest(max_by(run, row(coalesce("
+        f"usd / nullif({PAID}, 0), -1), ~run), {LISTED_RUNS})) from batch group by strategy, cuts > 0)",
     }
 
 
