@@ -45,7 +45,7 @@ def begin(setup: LogSetup, run: Trajectory, offer: str = "") -> Log:
 
 
 @pytest.mark.parametrize("tokens", [0, 600, 1_200, 2_500])
-@settings(max_examples=max(15, PATIENCE * 3))
+@settings(max_examples=PATIENCE * 3)
 @given(
     run=trajectories(most=30),
     case=st.sampled_from(sorted(CASES)),
