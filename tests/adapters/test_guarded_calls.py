@@ -19,6 +19,7 @@ from elision.adapters.guarded_calls import RECALL_FAULT, GuardedCalls, SessionOw
 from elision.adapters.mirror import Mirror
 from elision.errors import SettingError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store_errors import CHECK_COMMAND
 from elision.trajectory.events import UsageReported
@@ -192,7 +193,10 @@ def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
 )
 def test_a_given_pool_takes_no_credit_either(options: dict[str, Any], expected: str) -> None:
     """Unless its options name who sets breakpoints, an adapter's own default counts for what the adapter opens."""
-    with Sessions(STRATEGY, store=MemoryStore(), **options) as sessions, SessionOwner(sessions=sessions) as owner:
+    with (
+        Sessions(STRATEGY, store=MemoryStore(), **gather_options(options)) as sessions,
+        SessionOwner(sessions=sessions) as owner,
+    ):
         call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
         context = sessions.open("s")
         assert context.options.cache_control == expected

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from elision import Advanced
 from elision.cli.app import app
 from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_screen import FIRST, LAST
@@ -18,6 +19,7 @@ from elision.engine import Log, LogSetup
 from elision.errors import ElisionError, SpecError, UnknownHandle
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
@@ -315,7 +317,9 @@ def test_a_call_as_it_was_sent(kept: tuple[str, list[ContextView]]) -> None:
 def test_turns_by_hand_as_they_were_sent(tmp_path: Path, dialect: Any) -> None:
     """Of turns that were added by hand every call is the same bytes, cache markers included."""
     views = []
-    with ContextManager(stored.HYBRID, store=stored.url(tmp_path), session="s", dialect=dialect) as context:
+    with ContextManager(
+        stored.HYBRID, store=stored.url(tmp_path), session="s", advanced=Advanced(dialect=dialect)
+    ) as context:
         context.begin("Look around.", system="Be brief.")
         for number in range(1, 8):
             views.append(context.view())
@@ -355,7 +359,7 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     """Without writing placeholders again a bill is within a per cent of that of the session taken up whole."""
     (run,) = (each for each in read_runs(ROOT / "examples" / "runs" / name) if isinstance(each, Trajectory))
     with ContextManager(
-        strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", clock=stored.Clock()
+        strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", advanced=Advanced(clock=stored.Clock())
     ) as context:
         context.begin_with(run.head)
         for turn in run.turns[:60]:
@@ -453,7 +457,7 @@ def test_a_call_is_on_the_scale_of_its_session(tmp_path: Path, model: str, names
     or its calls alone. The page says how its figures compare with what placeholders state."""
     given = {"model": model} if names_model else {}
     messages = stored.opening()
-    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", **given) as context:
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", **gather_options(given)) as context:
         for turn in range(1, 5):
             messages += stored.looked(turn)
             context.prepare(messages, model=model)

@@ -17,6 +17,7 @@ from elision.config.gateway_keys import ALL_KEYS
 from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX
 from elision.config.setting_readers import STORES, SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
 from elision.stores import store_urls
 from elision.strategies.budget import Budget
@@ -74,7 +75,7 @@ def test_defaults(tmp_path: Path) -> None:
 def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
     """They can be handed to one as they are; defaults are the same, but that a service keeps its sessions in a file."""
     options = of(tmp_path).options()
-    mine, theirs = Options(**options), Options()
+    mine, theirs = Options(**gather_options(options)), Options()
     assert mine.effective_strategy == theirs.effective_strategy
     differ = [each.name for each in fields(Options) if getattr(mine, each.name) != getattr(theirs, each.name)]
     assert set(differ) <= {"strategy", "store", "guards", "summarizer"}
@@ -166,7 +167,7 @@ def test_the_environment(tmp_path: Path) -> None:
     assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
     assert (options["observations"], options["thinking"], found.log) == ("tools", "defer", "json")
     assert [type(each) for each in options["on_event"]] == [PassLog, Prometheus]
-    Options(**options)
+    Options(**gather_options(options))
     unset = {"redact"}
     assert all(places(found)[name] == key.variable for name, key in KEYS.items() if name not in unset)
 

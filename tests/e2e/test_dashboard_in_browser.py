@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 import elision
+from elision import Advanced
 from elision.gateway.dashboard.json_views import encode_key
 from elision.gateway.dashboard.pages import make_routes
 from elision.manager import ContextManager
@@ -557,7 +558,7 @@ def fruity(store: Store, fruit: str, now: float) -> None:
         store=store,
         session=fruit,
         model="gpt-5",
-        clock=lambda: now + next(clock),
+        advanced=Advanced(clock=lambda: now + next(clock)),
     ) as context:
         for number in range(1, 9):
             context.prepare(messages)

@@ -16,9 +16,12 @@ import pytest
 
 from elision.errors import BudgetError, SettingError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_existing
 from elision.strategies.rules import Rule
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.testing.recorded_provider import Terms
@@ -36,9 +39,9 @@ PRICES = find_prices("claude-haiku-4-5")
 NAMES = {"text": "openai"}
 
 
-def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
+def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
     given = {"store": "memory:", "session": "s", "cache_control": "client", "recall": "caller", **options}
-    return ContextManager(strategy, **given)
+    return ContextManager(strategy, **gather_options(given))
 
 
 def walk(context: ContextManager, steps: int, shape: str = "openai", first: int = 0) -> list[ContextView]:
@@ -135,7 +138,7 @@ def test_4_goals_rules_and_constraints_stay() -> None:
 def test_5_no_pass_shrinks_nothing() -> None:
     """Compaction loops and passes that shrink nothing: each that acts frees tokens, and most calls under a tight
     budget do not act."""
-    context = manager("masking(window=4, fold=false)", token_budget=6_000, max_context_pct=1.0, reserved_for_response=0)
+    context = manager("masking(window=4, fold=false, budget=budget(tokens=6_000, max_context_pct=1.0, reserved=0))")
     told = [view.diagnostics for view in walk(context, 60)]
     acted = [each for each in told if each.acted]
     assert acted
@@ -334,7 +337,7 @@ def test_18_rules_hold_on_every_route(route: str) -> None:
     """Per-tool rules were missing or bypassed on some path: a kept result stands word for word whatever hides."""
     strategy, options = ROUTES[route]
     kept = "\n".join(f"clause {number}: {number * 31}" for number in range(30))
-    context = manager(strategy, rules=[KEEP], **options)
+    context = manager(replace(parse_strategy(strategy), rules=(KEEP,)), **options)
     messages = make_history("openai", 0)
     for step in range(1, 25):
         said, result = make_openai_step(step, kept if step == 3 else LONG)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.gateway import incoming_messages
 from elision.gateway import live_sessions as sessions_of
 from elision.gateway.identity import ClientIdentity
@@ -24,7 +25,12 @@ TASK = {"role": "user", "content": "Fix the parser."}
 
 
 def made(name: str, family: str, api: str, model: str) -> ContextManager:
-    return ContextManager("raw", store=MemoryStore(), session=name, family=family, dialect=api)
+    return ContextManager(
+        "raw",
+        store=MemoryStore(),
+        session=name,
+        advanced=Advanced(family=family, dialect=api),
+    )
 
 
 class Clock:

@@ -10,6 +10,7 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.live_sessions import SessionRegistry
 from elision.gateway.request_body import RequestBody
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 
 TASK = {"role": "user", "content": "Fix the parser."}
@@ -34,7 +35,7 @@ def test_each_request_continues_the_session_before() -> None:
 
     def make(name: str, family: str, api: str, model: str) -> ContextManager:
         options: dict[str, Any] = {"session": name, "family": family, "dialect": api, "write_behind": True}
-        return ContextManager("masking(window=2, schedule=every-turn)", store=store, **options)
+        return ContextManager("masking(window=2, schedule=every-turn)", store=store, **gather_options(options))
 
     async def run() -> None:
         known = SessionRegistry(make, max_sessions=9, memory_bytes=1 << 30, idle_seconds=1e9)

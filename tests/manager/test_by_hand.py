@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import LONG
@@ -50,4 +51,9 @@ def test_restarts_change_no_byte(strategy: str, dialect: Any, steps: list[dict[s
 
 
 def opened(strategy: str, dialect: Any, store: MemoryStore) -> ContextManager:
-    return ContextManager(strategy, dialect=dialect, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
+    return ContextManager(
+        strategy,
+        advanced=Advanced(dialect=dialect, clock=lambda: 0.0, tokens="estimate"),
+        store=store,
+        session="s",
+    )

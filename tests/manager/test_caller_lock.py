@@ -13,6 +13,7 @@ import pytest
 
 from elision.errors import ElisionError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.caller_lock import CallerLock
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Event
@@ -44,7 +45,7 @@ class Gated(MemoryStore):
 
 
 def opened(store: MemoryStore | None = None, **options: Any) -> ContextManager:
-    return ContextManager(EAGER, session="s", store=store or MemoryStore(), **options)
+    return ContextManager(EAGER, session="s", store=store or MemoryStore(), **gather_options(options))
 
 
 def test_a_thread_and_a_task_take_turns() -> None:

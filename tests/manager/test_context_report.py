@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision import ElisionError, Guards, Sessions
+from elision import Advanced, Cache, ElisionError, Guards, Sessions
 from elision.errors import SummaryError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import SessionLog
 from elision.stores.memory import MemoryStore
 from elision.strategies.spec import describe_strategy, parse_strategy
@@ -130,7 +131,7 @@ def test_the_basis_says_who_counted() -> None:
     """The provider, where it reported every call; the tokenizer; or an estimate by characters."""
     usage = {"prompt_tokens": 900, "completion_tokens": 20}
     for tokens, reported, basis in (("o200k", 2, "reported"), ("o200k", 1, "counted"), ("estimate", 0, "estimated")):
-        with ContextManager(MASKING, store="memory:", tokens=tokens) as context:  # type: ignore[arg-type]
+        with ContextManager(MASKING, store="memory:", advanced=Advanced(tokens=tokens)) as context:  # type: ignore[arg-type]
             for number in range(2):
                 context.prepare(make_history("openai", number))
                 if number < reported:
@@ -158,14 +159,14 @@ def test_every_dialect_has_a_report_that_the_store_has_too(shape: str, strategy:
     """Live, in a process that resumes the session, and read from its log, it is the same value."""
     store = MemoryStore()
     options = {"store": store, "session": "s", "model": "claude-sonnet-4-5", "clock": lambda: 0.0}
-    live = ContextManager(strategy, **options)  # type: ignore[arg-type]
+    live = ContextManager(strategy, **gather_options(options))  # type: ignore[arg-type]
     for number in range(9):
         live.prepare(make_history(shape, number))
     live.settle()
     report = live.report()
     assert report.phase == ("masking" if strategy == MASKING else "summarizing")
     assert report.turns == 8
-    resumed = ContextManager(strategy, **options)  # type: ignore[arg-type]
+    resumed = ContextManager(strategy, **gather_options(options))  # type: ignore[arg-type]
     assert resumed.report() == report
     assert asyncio.run(resumed.report_async()) == report
     stored = read_stored_report(store, "s")
@@ -179,7 +180,12 @@ def test_every_dialect_has_a_report_that_the_store_has_too(shape: str, strategy:
 def test_a_restart_changes_no_figure(steps: list[str]) -> None:
     """The report is a function of the log: opened anew at any point, the session reports the same."""
     store = MemoryStore()
-    context = ContextManager(HYBRID, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
+    context = ContextManager(
+        HYBRID,
+        store=store,
+        session="s",
+        advanced=Advanced(clock=lambda: 0.0, tokens="estimate"),
+    )
     context.begin("Find it.")
     turns = calls = 0
     for what in steps:
@@ -192,7 +198,12 @@ def test_a_restart_changes_no_figure(steps: list[str]) -> None:
         else:
             context.settle()
             before = context.report()
-            context = ContextManager(HYBRID, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
+            context = ContextManager(
+                HYBRID,
+                store=store,
+                session="s",
+                advanced=Advanced(clock=lambda: 0.0, tokens="estimate"),
+            )
             if turns or calls:
                 assert context.report() == before
     report = context.report()
@@ -250,7 +261,9 @@ def test_a_fork_reports_what_it_shares() -> None:
 def test_masked_tokens_leave_out_what_summaries_cover() -> None:
     """Placeholders and summaries take their own shares off the observations."""
     strategy = "hybrid(window=2, fold=false, summarize_at=6, tail=4, summary_max_tokens=60, schedule=every-turn)"
-    with ContextManager(strategy, session="s", store="memory:", cache_control="client") as context:
+    with ContextManager(
+        strategy, session="s", store="memory:", advanced=Advanced(cache=Cache(control="client"))
+    ) as context:
         before = context.prepare(make_history("openai", 5)).diagnostics.savings
         after = context.prepare(make_history("openai", 8)).diagnostics.savings
     assert before.covered == 0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import RecallExchanged
@@ -18,7 +19,7 @@ EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def manager(store: Any, session: str = "s", **options: Any) -> ContextManager:
-    return ContextManager(EAGER, store=store, session=session, **options)
+    return ContextManager(EAGER, store=store, session=session, **gather_options(options))
 
 
 def noted(context: ContextManager, node: str) -> RecallExchanged:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import BudgetError, DialectError, StoreError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
@@ -35,7 +37,9 @@ Json = dict[str, Any]
 
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, session="s", cache_control="client", **options)
+    return ContextManager(
+        strategy, session="s", **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options})
+    )
 
 
 def kinds(view: ContextView) -> set[str]:
@@ -340,7 +344,7 @@ def test_a_listener_that_fails_stops_nobody() -> None:
 
 def test_what_fits_nowhere_is_told() -> None:
     """A budget below the floor is the caller's to know, with the numbers."""
-    context = manager(token_budget=1_400, reserved_for_response=0)
+    context = manager(EAGER.replace(")", ", budget=budget(tokens=1_400, reserved=0))"))
     with pytest.raises(BudgetError) as caught:
         context.prepare(make_history("openai", 1, "word " * 3_000))
     assert caught.value.needed > caught.value.usable

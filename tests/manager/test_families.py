@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from tests.manager.agents import SHAPES, make_history
@@ -19,7 +21,11 @@ EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def manager(store: Any, family: str = "f", strategy: str = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, store=store, family=family, cache_control="client", **options)
+    return ContextManager(
+        strategy,
+        store=store,
+        **gather_options({"advanced": Advanced(family=family, cache=Cache(control="client")), **options}),
+    )
 
 
 def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import CorruptError, StoreError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import LONG, make_history
 
@@ -53,7 +55,10 @@ def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
     """Make the calls of two processes. Each view has every message, and what is hidden can be read again."""
     for process in range(2):
         with ContextManager(
-            "masking(window=2, schedule=every-turn)", store=store, session="s", cache_control="client", **options
+            "masking(window=2, schedule=every-turn)",
+            store=store,
+            session="s",
+            **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options}),
         ) as context:
             for steps in STEPS:
                 messages = make_history("openai", steps + process)

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
+from elision import Advanced, Cache
 from elision.errors import ConflictError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.history import History
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
@@ -31,7 +33,12 @@ SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, 
 
 def manager(store: Any, session: str = "s", strategy: str = EAGER, **options: Any) -> ContextManager:
     # Breakpoints are no part of what a cache compares; tests/manager/test_outgoing_request.py is about them.
-    return ContextManager(strategy, store=store, session=session, cache_control="client", **options)
+    return ContextManager(
+        strategy,
+        store=store,
+        session=session,
+        **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options}),
+    )
 
 
 def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:

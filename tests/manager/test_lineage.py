@@ -9,6 +9,7 @@ import pytest
 
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.lineage import trace_stored_turn
 from elision.manager.observation_text import TextPart
 from elision.mcp.session_scope import SessionScope
@@ -31,7 +32,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def open_context(store: Store, session: str = "s", **options: Any) -> ContextManager:
-    return ContextManager("masking(window=2, schedule=every-turn)", store=store, session=session, **options)
+    return ContextManager(
+        "masking(window=2, schedule=every-turn)", store=store, session=session, **gather_options(options)
+    )
 
 
 def make_history(*words: str, task: str = "Mend the parser.") -> list[Message]:

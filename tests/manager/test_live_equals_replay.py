@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from elision import Advanced, Cache
 from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
@@ -19,6 +20,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.lab.views import ViewAt, list_views
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.base_renderer import JsonMessage
 from elision.strategies.raw import Raw
@@ -116,7 +118,11 @@ every_case = pytest.mark.parametrize(("path", "strategy", "dialect"), list_cases
 
 def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:
     return ContextManager(
-        strategy, prices=PRICES, clock=clock, summarizer=summarizer, recall="caller", cache_control="client", **options
+        strategy,
+        prices=PRICES,
+        summarizer=summarizer,
+        recall="caller",
+        **gather_options({"advanced": Advanced(clock=clock, cache=Cache(control="client")), **options}),
     )
 
 

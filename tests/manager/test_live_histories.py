@@ -11,8 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.providers.live.client_messages import remove_tags
 from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
@@ -87,10 +89,12 @@ class Clients(RuleBasedStateMachine):
             store=store,
             session="s",
             summarizer=self.write,
-            clock=lambda: self.now,
-            cache_control="client",
-            tokens="estimate",
-            **self.options,
+            **gather_options(
+                {
+                    "advanced": Advanced(clock=lambda: self.now, tokens="estimate", cache=Cache(control="client")),
+                    **self.options,
+                }
+            ),
         )
 
     def write(self, request: SummaryRequest) -> str:

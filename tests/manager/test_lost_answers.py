@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced, Cache
 from elision.engine import Log
 from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.strategies.masking import Masking
@@ -36,7 +38,9 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, sche
 
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, session="s", cache_control="client", **options)
+    return ContextManager(
+        strategy, session="s", **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options})
+    )
 
 
 def is_masked(view: ContextView) -> list[bool]:
@@ -344,8 +348,7 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
         session="s",
         store=store,
         model=BOUND,
-        dialect="anthropic",
-        thinking="native",
+        advanced=Advanced(dialect="anthropic", thinking="native"),
         summarizer=writer,
     )
     messages = make_history("anthropic", 0)
@@ -361,7 +364,9 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
 def test_who_sets_no_breakpoint_is_known_behind_a_lost_answer(sent: dict[str, Any]) -> None:
     """Each call of the log says whether its client set one, which its bill goes by."""
     store = UnreliableStore()
-    context = ContextManager(EAGER, session="s", store=store, cache_control="gaps", model="claude-sonnet-4-5")
+    context = ContextManager(
+        EAGER, session="s", store=store, advanced=Advanced(cache=Cache(control="gaps")), model="claude-sonnet-4-5"
+    )
     for steps in range(3):
         store.plan = ["lost"] if steps == 0 else []
         context.prepare(make_history("anthropic", steps), request=sent)

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import RECALLED_WINDOW_TURNS
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit
@@ -22,7 +24,7 @@ EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def walked(steps: int = 8, **options: Any) -> ContextManager:
-    context = ContextManager(EAGER, session="s", **options)
+    context = ContextManager(EAGER, session="s", **gather_options(options))
     for step in range(steps + 1):
         context.prepare(make_history("openai", step))
     return context
@@ -143,7 +145,7 @@ def test_a_hidden_picture_is_described(shape: str, words: str) -> None:
             message["output"] = parts
         if message.get("role") == "user" and isinstance(message.get("content"), list):
             message["content"][0]["content"] = parts
-    context = ContextManager(EAGER, session="s", store=(store := MemoryStore()), dialect=dialect)  # type: ignore[arg-type]
+    context = ContextManager(EAGER, session="s", store=(store := MemoryStore()), advanced=Advanced(dialect=dialect))  # type: ignore[arg-type]
     assert context.prepare(messages).diagnostics.savings.masked == 2
     line = f"[{told}: no text can stand for it; make the call again to see it]"
     expected = f"{words}\n{line}" if words else line

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from tests.manager.agents import SHAPES, Message, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -19,7 +20,7 @@ DIALECTS = {"text": "openai"}
 
 def open_context(shape: str, strategy: str = EAGER, **options: Any) -> ContextManager:
     options = {"dialect": DIALECTS.get(shape, shape), "store": "memory:", "cache_control": "client", **options}
-    return ContextManager(strategy, **options)
+    return ContextManager(strategy, **gather_options(options))
 
 
 def check_origins(view: ContextView, messages: list[Message]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from elision.errors import DialectError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
@@ -34,7 +35,12 @@ def make_observation(number: int) -> str:
 
 def begin(strategy: str, **options: Any) -> ContextManager:
     context = ContextManager(
-        strategy, store="memory:", prices="uncached", summarizer=write_summary, recall="never", **options
+        strategy,
+        store="memory:",
+        prices="uncached",
+        summarizer=write_summary,
+        recall="never",
+        **gather_options(options),
     )
     context.begin(TASK, system=SYSTEM)
     return context

@@ -12,6 +12,7 @@ import pytest
 
 from elision.errors import SettingError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
 from elision.manager.recall_definitions import define_recall_tools
 from elision.providers.request_rules import list_violations
@@ -45,7 +46,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 def manager(store: Any, entry: str = "first", strategy: str = EAGER, **options: Any) -> ContextManager:
     given = {"session": "s", "model": "claude-sonnet-4-5", **ENTRIES[entry], **options}
-    return ContextManager(strategy, store=store, **given)
+    return ContextManager(strategy, store=store, **gather_options(given))
 
 
 def prepared(context: ContextManager, shape: str, steps: int, **more: Any) -> ContextView:

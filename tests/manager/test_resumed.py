@@ -9,8 +9,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.events import Event
@@ -64,10 +66,9 @@ class World:
             store=self.store,
             session="s",
             summarizer=self.write,
-            clock=lambda: self.now,
-            tokens="estimate",
-            on_fault="raise",
-            **self.options,
+            **gather_options(
+                {"advanced": Advanced(clock=lambda: self.now, tokens="estimate", on_fault="raise"), **self.options}
+            ),
         )
 
     def write(self, request: SummaryRequest) -> str:

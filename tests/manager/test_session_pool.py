@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision import ContextManager, ElisionError, Sessions, open_store
+from elision import Advanced, Cache, ContextManager, ElisionError, Sessions, open_store
 from elision.errors import SettingError
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_pool import RESPONSE_SECONDS
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
@@ -33,7 +34,7 @@ class Clock:
 
 
 def open_pool(store: Any = "memory:", **options: Any) -> Sessions:
-    return Sessions(EAGER, store=store, **options)
+    return Sessions(EAGER, store=store, **gather_options(options))
 
 
 def make_call(context: ContextManager, steps: int, words: str = "Mend the parser.") -> Any:
@@ -268,7 +269,9 @@ def test_a_session_that_was_looked_at_begins_as_its_first_call_says() -> None:
 
 def test_what_the_options_name_holds_for_a_session_that_was_looked_at() -> None:
     """A model and a place for breakpoints that the pool was given are those of each session."""
-    with Sessions("masking(window=2)", store="memory:", model="gpt-5", cache_control="auto") as sessions:
+    with Sessions(
+        "masking(window=2)", store="memory:", model="gpt-5", advanced=Advanced(cache=Cache(control="auto"))
+    ) as sessions:
         first = sessions.open("one")
         first.compact()
         assert sessions.open("one", model="claude-sonnet-4-5", cache_control="client") is first

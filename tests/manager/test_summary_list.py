@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced, Cache
 from elision.errors import SpecError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.summary_list import SessionSummary
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
@@ -35,7 +37,10 @@ def write_summary(request: SummaryRequest) -> SummaryResult:
 
 def manage(store: Any = None, strategy: str = LATE, **options: Any) -> ContextManager:
     return ContextManager(
-        strategy, store=store or MemoryStore(), session="s", cache_control="client", clock=lambda: 0.0, **options
+        strategy,
+        store=store or MemoryStore(),
+        session="s",
+        **gather_options({"advanced": Advanced(clock=lambda: 0.0, cache=Cache(control="client")), **options}),
     )
 
 

@@ -14,8 +14,10 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import ConfigDict, TypeAdapter
 
+from elision import Advanced
 from elision.errors import SettingError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_view import ContextView
 from elision.stores.memory import MemoryStore
 from elision.trajectory.turn import Observation, Turn
@@ -49,7 +51,7 @@ def make_context(api: str, strategy: str = EAGER, **options: Any) -> ContextMana
         "recall": "never",
         "cache_control": "client",
     } | options
-    return ContextManager(strategy, dialect=api, **options)  # type: ignore[arg-type]
+    return ContextManager(strategy, **gather_options({"advanced": Advanced(dialect=api), **options}))  # type: ignore[arg-type]
 
 
 def find_result(messages: list[Json], step: int) -> Json:

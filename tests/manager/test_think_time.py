@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision import ContextManager
+from elision import Advanced, ContextManager
 from elision.manager.think_time import Deferred, ThinkTime
 from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
@@ -126,7 +126,9 @@ def test_think_time_changes_no_byte(thinks: list[bool]) -> None:
     def run(waits: Iterator[bool]) -> tuple[list[Any], list[Any]]:
         store = MemoryStore()
         clock = iter(range(1_000, 9_000))
-        context = ContextManager(EAGER, model="gpt-4.1", store=store, session="s", clock=lambda: float(next(clock)))
+        context = ContextManager(
+            EAGER, model="gpt-4.1", store=store, session="s", advanced=Advanced(clock=lambda: float(next(clock)))
+        )
         views = []
         for steps in range(9):
             view = context.prepare(make_history("openai", steps))

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.request_notes import NOTE_TRIMMED
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
@@ -64,7 +66,7 @@ def run_agent(
     another process."""
     store = store or MemoryStore()
     given = {"strategy": EAGER, "session": "s", "recall": "caller", "dialect": shape, "clock": lambda: 0.0, **options}
-    context = ContextManager(store=store, **given)
+    context = ContextManager(store=store, **gather_options(given))
     views = []
     history = make_task()
     for step in range(steps):
@@ -72,7 +74,7 @@ def run_agent(
         history += SHAPES[shape](step + 1)
         if restarts >> step & 1:
             context.close()
-            context = ContextManager(store=store, **given)
+            context = ContextManager(store=store, **gather_options(given))
     context.close()
     return views, store
 
@@ -94,7 +96,7 @@ def test_it_is_one_session_with_every_call(window: str, shape: str) -> None:
 def test_what_was_dropped_is_in_no_view(strategy: str, window: str, shape: str) -> None:
     """Each message of a view stands for one that was sent, or is a summary of ours."""
     history = make_task()
-    with ContextManager(strategy, store="memory:", recall="caller", dialect=shape) as context:  # type: ignore[arg-type]
+    with ContextManager(strategy, store="memory:", recall="caller", advanced=Advanced(dialect=shape)) as context:  # type: ignore[arg-type]
         for step in range(16):
             sent = WINDOWS[window]([*history])
             view = context.prepare(sent)

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.errors import ConflictError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
@@ -30,7 +32,7 @@ STRATEGIES = [
 
 def manager(store: Store, strategy: str = STRATEGIES[0], **options: Any) -> ContextManager:
     given: dict[str, Any] = {"family": "f", "session": "s", "write_behind": True, "cache_control": "client", **options}
-    return ContextManager(strategy, store=store, tokens="estimate", **given)
+    return ContextManager(strategy, store=store, **gather_options({"advanced": Advanced(tokens="estimate"), **given}))
 
 
 def dumped(view: ContextView) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event, UsageReported
@@ -22,7 +23,7 @@ EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 
 def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> ContextManager:
     given = {"session": "s", "cache_control": "client", "write_behind": True, "clock": lambda: 1.0, **options}
-    return ContextManager(strategy, store=store, **given)
+    return ContextManager(strategy, store=store, **gather_options(given))
 
 
 def dumped(view: ContextView) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_type
 
-from elision import ContextManager, ContextView, Guards, Rule, open_store
+from elision import Advanced, ContextManager, ContextView, Guards, open_store
 from elision.stores.store import Hit
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
@@ -37,11 +37,9 @@ def messages_in_a_loop() -> None:
         model="claude-sonnet-4-5",
         store=open_store("memory:"),
         guards=Guards(max_turns=9),
-        rules=[Rule(tool="plan", keep=True)],
         summarizer=brief,
         on_event=[watch],
-        pin=first,
-        dialect="anthropic",
+        advanced=Advanced(pin=first, dialect="anthropic"),
     ) as context:
         view = context.prepare([{"role": "user", "content": "Go."}], tools=[{"name": "bash"}], system="Careful.")
         assert_type(view, ContextView)
@@ -91,6 +89,6 @@ def wrong() -> None:
     """Strict mode wants every one of these to be an error, too."""
     ContextManager(stor="memory:")  # type: ignore[call-arg]
     ContextManager(model=3)  # type: ignore[arg-type]
-    ContextManager(dialect="claude")  # type: ignore[arg-type]
+    ContextManager(advanced=Advanced(dialect="claude"))  # type: ignore[arg-type]
     ContextManager().prepare(3)  # type: ignore[arg-type]
     ContextManager().diagnostics  # type: ignore[attr-defined]  # noqa: B018

@@ -19,6 +19,7 @@ from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
 from elision.gateway.websocket_relay import WebSocketRelays
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
 from elision.providers.provider import Api
 from elision.stores.store import Store
@@ -37,7 +38,7 @@ def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFact
     @lru_cache(MAX_CACHED_OPTIONS)
     def check_options(api: Api, model: str) -> Options:
         """Return what the sessions of one API and model have in common: their strategy is built once."""
-        given: dict[str, Any] = {
+        flat: dict[str, Any] = {
             **library.options(),
             "summarizer": None,
             "redaction": library.redaction,
@@ -51,7 +52,7 @@ def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFact
             # A request from which nothing is hidden goes out as it came.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
         }
-        return Options(**given)
+        return Options(**gather_options(flat))
 
     def make_context(name: str, family: str, api: Api, model: str) -> ContextManager:
         writer = make_summarizer(library.summarizer, environment=os.environ, **library.summarizer_options())

@@ -15,9 +15,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack
 
+from elision.manager.advanced_options import Advanced, document_rows, gather_options
 from elision.manager.calls import Calls
 from elision.manager.context_options import (
     ContextOptions,
@@ -43,60 +45,16 @@ _SETTING_TYPES: Final = (str, int, float, bool)
 _log: Final = logging.getLogger("elision.manager")
 
 
+@partial(document_rows, table=Options)
 class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     """Keep the context of one agent's session small: the messages in, the next request out.
 
     A context manager serves one caller at a time. Others wait, in whichever thread or event loop they are.
 
-    Options, all of them keywords but the first:
+    Options, all of them keywords but the first. The others are in `Advanced`, and what belongs to a strategy is in its
+    text: `"masking(window=5, rules=[rule(tool=plan, keep=true)], budget=budget(reserved=500))"`.
 
-    - `strategy` (default `"masking"`): what may be hidden: a text such as `hybrid(window=10)`, a preset, or a
-      Strategy.
-    - `model` (default `""`): the model's name; its prices, window and rules apply.
-    - `prices` (default `None`): name of a price set or model, or Prices in USD per million tokens; None: the
-      model's own.
-    - `store` (default `"sqlite:///elision.db"`): a URL or a Store; `memory:` keeps nothing.
-    - `session` (default `""`): the session's name, at most 400 characters; made up if empty.
-    - `family` (default `""`): name shared by sessions: the one that has the given history continues, whichever
-      process wrote it.
-    - `parent` (default `""`): name of the session that started this one, for a sub-agent.
-    - `dialect` (default `"auto"`): shape of the messages: `openai`, `openai-responses` or `anthropic`; `auto`
-      detects it.
-    - `observations` (default `"auto"`): which messages are results: `tools`, `user` for actions in plain text, or
-      `auto`.
-    - `summarizer` (default `None`): `digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function;
-      None: the digest.
-    - `background` (default `False`): whether the agent continues while a summary is written; above `hard` it
-      waits.
-    - `summary_seconds` (default `120.0`): seconds that a summary may take.
-    - `guards` (default `None`): Guards that say when the run should stop; None: those of the preset.
-    - `token_budget` (default `None`): largest view, in tokens; None: the strategy's budget, else the model's
-      window.
-    - `reserved_for_response` (default `None`): tokens kept for the response; None: the strategy's, which is 1,000
-      by default.
-    - `max_context_pct` (default `None`): share of the budget that may be used, 0 to 1; None: the strategy's, 0.85
-      by default.
-    - `on_event` (default `()`): function, or several, called with the Diagnostics of each call; errors are logged.
-    - `extractors` (default `{}`): glob on the tool's name -> function that says what placeholders tell of its
-      results.
-    - `rules` (default `()`): Rules: which results may be hidden, and after how many turns.
-    - `pin` (default `None`): function of a message; where it returns true, the message is never hidden.
-    - `recall` (default `"auto"`): who offers the recall tools: `auto` adds them to `view.request`, the `caller` offers
-      them itself, `never` turns recall off.
-    - `thinking` (default `"auto"`): how thinking bound to its prefix is treated: `auto`, `defer`, `native`,
-      `drop_block`, `ignore`.
-    - `cache_control` (default `"auto"`): cache breakpoints: `auto` sets them, `gaps` once something is hidden or folded
-      (OpenAI from 5.6 on: both), `client` never.
-    - `cache_ttl` (default `"client"`): how long Anthropic keeps what is cached at Elision's breakpoints: as at those of
-      the `client`, or `1h`.
-    - `write_behind` (default `False`): whether a view that hides nothing new is returned before it is stored;
-      `settle()` stores it.
-    - `shadow` (default `False`): whether requests stay unchanged while everything is decided, priced and recorded.
-    - `over_budget` (default `"raise"`): when no view fits: `raise` BudgetError, or `send` the smallest view.
-    - `on_fault` (default `"send"`): when Elision fails: `send` the request unchanged, or `raise` the error.
-    - `tokens` (default `"o200k"`): how tokens are counted: `o200k`, `cl100k` or `estimate`.
-    - `redaction` (default `Redaction()`): which secrets are kept out of summaries, placeholders and logs.
-    - `clock` (default `time.time`): function that returns the time in seconds since the epoch.
+    {rows}
 
     Raises SpecError, SettingError, PriceError for options without a meaning, StoreError where the store cannot be
     opened.
@@ -115,7 +73,8 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:
         """Return a context manager with the settings of the environment and elision.toml.
 
-        options: settings or options, which override those. Raises SettingError, which names the place and the remedy.
+        options: settings or options, which override those; of `advanced` what is not a default. Raises SettingError,
+        which names the place and the remedy.
         """
         from elision.config import KEYS, load_settings, resolve_name  # other callers need none of it
 
@@ -143,7 +102,9 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
                 environment=os.environ if environment is None else environment,
                 **found.summarizer_options(),
             )
-        values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
+        given = gather_options({**found.options(), "summarizer": writer, "redaction": found.redaction})
+        options["advanced"] = given["advanced"].merge(options.get("advanced", Advanced()))
+        values = {**given, **options}
         return cls(values.pop("strategy"), **values)
 
     @classmethod

@@ -74,7 +74,7 @@ class Exchanges(OpenedSession):
         call = follower.read_call(incoming, "")
         yield LeaveLoop(partial(follower.choose_place, call.request))
         history = follower.read_history(call)
-        family = self.options.family or self._preparer.session
+        family = self.options.advanced.family or self._preparer.session
         found: list[RecallExchanged] = yield StoreCall(lambda: _find_in_store(self._store, family, history))
         return found
 

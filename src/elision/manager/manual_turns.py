@@ -28,7 +28,7 @@ class ManualTurns(OpenedSession):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        provider = find_provider_or_default(options.dialect)
+        provider = find_provider_or_default(options.advanced.dialect)
         self._manual_dialect: str = provider.name
         self._renderer = provider.make_renderer()
 

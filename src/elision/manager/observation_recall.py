@@ -52,7 +52,7 @@ class Recall(OpenedSession):
 
         dialect: shape of the definitions; the session's own if "".
         """
-        named = dialect or self.options.dialect
+        named = dialect or self.options.advanced.dialect
         branch = self._preparer.branch
         if named == "auto" and branch and branch.history:
             named = branch.history.dialect.name

@@ -31,17 +31,17 @@ class OpenedSession:
     """
 
     def __init__(self, options: Options) -> None:
-        writer = options.summarizer
+        writer, advanced = options.summarizer, options.advanced
         if writer is None or isinstance(writer, str):
             # The key is in the provider's usual variable, as for the provider's own client.
-            writer = make_summarizer(writer or "digest", environment=os.environ, redaction=options.redaction)
-        self._summary_runner = SummaryRunner(writer, seconds=options.summary_seconds, background=options.background)
+            writer = make_summarizer(writer or "digest", environment=os.environ, redaction=advanced.redaction)
+        self._summary_runner = SummaryRunner(writer, seconds=advanced.summary_seconds, background=advanced.background)
         store = options.store
         self._owns_store = isinstance(store, str)
         damage = ""
         if not isinstance(store, str):
             self._store: Store = store
-        elif options.on_fault == "send":
+        elif advanced.on_fault == "send":
             self._store, damage = open_or_replace(store)
         else:
             self._store = open_store(store)

@@ -74,7 +74,7 @@ class PreparedCalls:
         #: Listeners that are called while the model thinks; the others are called before a view is returned.
         self._collectors = [each for each in self.options.listeners if is_deferrable(each)]
         self._listeners = [each for each in self.options.listeners if not is_deferrable(each)]
-        if self.options.on_fault == "raise":
+        if self.options.advanced.on_fault == "raise":
             # Whatever fails is raised by the call in which it fails.
             self._listeners = list(self.options.listeners)
             self._collectors = []
@@ -94,7 +94,7 @@ class PreparedCalls:
     def session(self) -> str:
         """The session's name; in a family the name of the session that the messages continue."""
         branch = self._preparer.branch
-        if self.options.family and branch is not None:
+        if self.options.advanced.family and branch is not None:
             return session_name(branch.key)
         return self._preparer.session
 
@@ -111,7 +111,7 @@ class PreparedCalls:
             # The one boundary where Elision's own failures end (I9). The next call loads the branch from the store,
             # which has what other processes wrote; what was read halfway is read again.
             self._preparer.forget_branch()
-            if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
+            if isinstance(error, ConflictError | DialectError) or self.options.advanced.on_fault == "raise":
                 raise
             if isinstance(error, ShapeMismatch):
                 # The client sent it so, and its provider may refuse it.
@@ -246,7 +246,7 @@ class PreparedCalls:
         )
         self._notes.clear()
         deferred = Deferred(partial(self._build_diagnostics, branch, facts))
-        if self.options.on_fault == "raise":
+        if self.options.advanced.on_fault == "raise":
             deferred.read()
         return ContextView(sent, dialect, deferred, _find_source(branch.log), self._preparer.follower.sent)
 
@@ -255,7 +255,7 @@ class PreparedCalls:
         try:
             return build_diagnostics(branch, self.open_ledger(branch), facts)
         except Exception as error:
-            if self.options.on_fault == "raise":
+            if self.options.advanced.on_fault == "raise":
                 raise
             self.log_error("the diagnostics of a call failed")
             faults = (*facts.faults, self._preparer.reports.log_fault("engine", error))
@@ -268,7 +268,7 @@ class PreparedCalls:
         report = partial(self._notify_listeners, self._collectors, view)
         branch = self._preparer.branch
         # The user's extractors are called by calls alone, in the thread of each.
-        if branch is not None and branch.log.state.turns and not self.options.extractors:
+        if branch is not None and branch.log.state.turns and not self.options.advanced.extractors:
             self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner))
         elif self._collectors:
             self.think_time.begin(report, iter(()))
@@ -334,7 +334,7 @@ class PreparedCalls:
         """Return the request unchanged but for tags, with `error` as a fault. seconds: since the preparation began."""
         self._preparer.reports.add_fault("engine", error)
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.reports.faults), seconds)
-        dialect = find_provider_or_default(self.options.dialect).name
+        dialect = find_provider_or_default(self.options.advanced.dialect).name
         sent = make_unchanged_request(incoming, remove_tags(incoming.messages))
         return ContextView(sent, dialect, Deferred(lambda: diagnostics))
 
@@ -344,14 +344,14 @@ class PreparedCalls:
             try:
                 listener(diagnostics)
             except Exception:
-                if self.options.on_fault == "raise":
+                if self.options.advanced.on_fault == "raise":
                     raise
                 # A listener must not stop the agent.
                 self.log_error("a listener failed")
 
     def log_error(self, what: str) -> None:
         """Log the present exception with its traceback, redacted: its message may hold secrets."""
-        trace = self.options.redaction.redact_text(traceback.format_exc())
+        trace = self.options.advanced.redaction.redact_text(traceback.format_exc())
         _log.error("session %s: %s\n%s", self.session, what, trace)
 
 
