@@ -182,9 +182,9 @@ def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
     calls = GuardedCalls.make(STRATEGY, None, {"store": MemoryStore()})
     calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
     context = calls.sessions.open("s")
-    assert context.report().savings.costs.caching == 0
+    assert context.session.report().savings.costs.caching == 0
     assert "cache_control" not in str(calls.begin("s", make_history("anthropic", 7)).messages)
-    assert context.options.model == "claude-sonnet-4-5"
+    assert context._opened.options.model == "claude-sonnet-4-5"
     calls.sessions.close()
 
 
@@ -199,11 +199,11 @@ def test_a_given_pool_takes_no_credit_either(options: dict[str, Any], expected: 
     ):
         call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
         context = sessions.open("s")
-        assert context.options.cache_control == expected
+        assert context._opened.options.cache_control == expected
         assert ("cache_control" in str(call.messages)) == (expected != "client")
         if expected == "client":
-            assert context.report().savings.costs.caching == 0
-        assert sessions.open("own").options.cache_control == options.get("cache_control", "auto")
+            assert context.session.report().savings.costs.caching == 0
+        assert sessions.open("own")._opened.options.cache_control == options.get("cache_control", "auto")
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -212,12 +212,15 @@ def test_a_session_that_was_opened_before_the_adapter_used_it_is_the_adapters(is
     with Sessions(STRATEGY, store=MemoryStore()) as pool:
         owner = SessionOwner(STRATEGY, store=MemoryStore()) if is_own else SessionOwner(sessions=pool)
         with owner:
-            assert owner.sessions.open("s").report().calls == 0
+            assert owner.sessions.open("s").session.report().calls == 0
             call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
             assert "cache_control" not in str(call.messages)
             context = owner.sessions.open("s")
-            assert (context.options.model, context.options.cache_control) == ("claude-sonnet-4-5", "client")
-            assert context.report().savings.costs.caching == 0
+            assert (context._opened.options.model, context._opened.options.cache_control) == (
+                "claude-sonnet-4-5",
+                "client",
+            )
+            assert context.session.report().savings.costs.caching == 0
 
 
 def test_an_adapter_may_have_another_default() -> None:

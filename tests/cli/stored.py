@@ -105,9 +105,9 @@ def everything(at: Path) -> list[ContextView]:
     with ContextManager(
         EAGER, store=url(at), session="odd\x1b[31m[red]name[/red]", advanced=Advanced(clock=Clock(1_700_005_000.0))
     ) as context:
-        context.begin("Look.")
-        context.add_turn("Hm.", {"name": "cat\x1b[5m", "arguments": "{}"}, HOSTILE * 20)
+        context.turns.begin("Look.")
+        context.turns.add("Hm.", {"name": "cat\x1b[5m", "arguments": "{}"}, HOSTILE * 20)
         for number in range(4):
-            context.add_turn("", "pwd", f"/home/{number}")
-        context.view()
+            context.turns.add("", "pwd", f"/home/{number}")
+        context.turns.view()
     return views

@@ -20,6 +20,7 @@ from elision.errors import ElisionError, SpecError, UnknownHandle
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
+from elision.manager.exchanges import Exchanges
 from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
@@ -149,7 +150,7 @@ def test_what_the_client_never_saw(tmp_path: Path) -> None:
     """An exchange behind the client's back stands at its call, in sizes, and none of what it says."""
     with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s") as context:
         context.prepare(stored.opening())
-        context.record_exchange(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
+        Exchanges(context._opened).record(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
     text = printed("s", "--store", stored.url(tmp_path))
     told = "answered here: 3 messages in place of the one that the client saw, 1 result in front of its next"
     assert told in " ".join(text.split())
@@ -242,12 +243,12 @@ def test_nothing_hidden(tmp_path: Path) -> None:
 def test_results_that_are_folded(tmp_path: Path) -> None:
     """Folded results are counted, and nothing is said to be whole."""
     with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s") as context:
-        context.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
+        context.turns.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
         for number in range(3):
-            context.view()
+            context.turns.view()
             call = {"name": "bash", "arguments": {"command": f"make {number}"}}
-            context.add_turn("", call, f"{stored.report(1)}\n{number}")
-        context.view()
+            context.turns.add("", call, f"{stored.report(1)}\n{number}")
+        context.turns.view()
     text = words(printed("s", "--store", stored.url(tmp_path)))
     assert "0 of 3 results masked, 3 visible, 2 of them folded" in text
     assert re.search(r"folded 2 results, [\d.k]+ → [\d.k]+ ", text)
@@ -256,11 +257,11 @@ def test_results_that_are_folded(tmp_path: Path) -> None:
 def test_nothing_is_masked_where_results_are_folded(tmp_path: Path) -> None:
     """A session that folds alone hid nothing, and saved all the same."""
     with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s") as context:
-        context.begin("Build it.")
+        context.turns.begin("Build it.")
         for number in range(3):
-            context.view()
-            context.add_turn("", {"name": "bash", "arguments": {"command": f"make {number}"}}, stored.report(1))
-        context.view()
+            context.turns.view()
+            context.turns.add("", {"name": "bash", "arguments": {"command": f"make {number}"}}, stored.report(1))
+        context.turns.view()
     text = words(printed("s", "--store", stored.url(tmp_path)))
     assert "Nothing was masked or summarized in 4 calls; at the last one: nothing eligible." in text
 
@@ -320,11 +321,11 @@ def test_turns_by_hand_as_they_were_sent(tmp_path: Path, dialect: Any) -> None:
     with ContextManager(
         stored.HYBRID, store=stored.url(tmp_path), session="s", advanced=Advanced(dialect=dialect)
     ) as context:
-        context.begin("Look around.", system="Be brief.")
+        context.turns.begin("Look around.", system="Be brief.")
         for number in range(1, 8):
-            views.append(context.view())
-            context.add_turn("Hm.", {"name": "look", "arguments": {"at": number}}, stored.report(number))
-        views.append(context.view())
+            views.append(context.turns.view())
+            context.turns.add("Hm.", {"name": "look", "arguments": {"at": number}}, stored.report(number))
+        views.append(context.turns.view())
     for number, view in enumerate(views, start=1):
         shown = json.loads(printed("s", "--call", str(number), "--json", "--store", stored.url(tmp_path)))
         assert json.dumps(shown["messages"]) == json.dumps(view.messages)
@@ -361,11 +362,11 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     with ContextManager(
         strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", advanced=Advanced(clock=stored.Clock())
     ) as context:
-        context.begin_with(run.head)
+        context.turns.begin(run.head)
         for turn in run.turns[:60]:
-            context.view()
-            context.add(turn)
-        context.view()
+            context.turns.view()
+            context.turns.append(turn)
+        context.turns.view()
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(make_counter())
     store.close()
@@ -437,7 +438,7 @@ def test_json_has_the_texts(written: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert first["text"].startswith("COMPLETED: [redacted: step] [red]done[/red]\nline 0\n")
     assert (first["covers_turns"], first["call"], first["usd"]) == ([1, 3], 6, 0.0125)
     with ContextManager(stored.HYBRID, model=stored.MODEL, store=written, session="written") as context:
-        found = context.summaries()
+        found = context.session.summaries()
     assert [entry.covers_turns for entry in found] == [tuple(each["covers_turns"]) for each in (first, *others)]
     assert [(entry.call, entry.tokens, entry.writer) for entry in found] == [
         (each["call"], each["tokens"], each["writer"]) for each in (first, *others)

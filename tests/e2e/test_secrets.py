@@ -135,9 +135,9 @@ def test_the_raw_store_keeps_them() -> None:
     """Originals are durable: recall gives every secret back, from another process's point of view too."""
     walked()
     with ContextManager(FOLDING, store=URL, session="s") as context:
-        text = context.recall("t2.1")
+        text = context.session.recall("t2.1")
         assert text.startswith(f"2\n{ALL}\n")
-        assert context.search("Tr0ub4dor")
+        assert context.session.search("Tr0ub4dor")
     assert sorted(leaks(text)) == sorted(SECRETS)
 
 
@@ -323,7 +323,7 @@ def test_exceptions_tell_none(url: str) -> None:
 def test_options_do_not_show_them() -> None:
     """What a debugger, a log line or a traceback with locals prints of a context manager has no password."""
     context = ContextManager(FOLDING, store=MemoryStore(), session="s")
-    assert leaks(repr(context.options)) == []
+    assert leaks(repr(context._opened.options)) == []
     with pytest.raises(SettingError) as raised:
         ContextManager(store=DSN, advanced=Advanced(thinking="banana"))
     assert leaks(str(raised.value)) == []

@@ -228,7 +228,7 @@ def test_10_there_is_a_way_back(shape: str, strategy: str) -> None:
     assert len(handles) >= 10
     for each in handles:
         turn = int(each[1:].partition(".")[0])
-        assert context.recall(each) == f"{turn}\n{LONG}"
+        assert context.session.recall(each) == f"{turn}\n{LONG}"
 
 
 def test_11_placeholders_invent_nothing() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from elision.gateway import assembly
 from elision.gateway.budgets import Budgets
 from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.live_sessions import SessionRegistry
@@ -17,6 +18,7 @@ from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.manager import ContextManager
 from elision.manager.context_options import Options
+from elision.manager.opened_session import OpenedSession
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
 from tests.gateway.conversation_bytes import (
@@ -204,14 +206,12 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
             failing()
         return ""
 
-    from_checked = ContextManager.from_checked
+    def open_with_it(options: Options) -> OpenedSession:
+        opened = OpenedSession(options)
+        opened.summary_runner.writer = write
+        return opened
 
-    def with_it(options: Options) -> ContextManager:
-        made = from_checked(options)
-        made._summary_runner.writer = write  # type: ignore[attr-defined]
-        return made
-
-    monkeypatch.setattr(ContextManager, "from_checked", with_it)
+    monkeypatch.setattr(assembly, "OpenedSession", open_with_it)
 
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in range(4, 11):

@@ -117,7 +117,7 @@ def test_what_would_wait_for_its_own_event_loop_is_refused() -> None:
 def test_a_callback_may_use_the_manager_that_calls_it(is_async: bool) -> None:
     """What a pass calls is part of its turn: a listener may recall and search."""
     read: list[str] = []
-    context = opened(on_event=lambda told: read.append(context.recall("t1.1", head=1)))
+    context = opened(on_event=lambda told: read.append(context.session.recall("t1.1", head=1)))
     if is_async:
         asyncio.run(context.prepare_async(make_history("openai", 2)))
     else:

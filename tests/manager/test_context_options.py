@@ -134,7 +134,7 @@ def test_a_budget_beyond_all_numbers_is_no_limit() -> None:
 def test_a_name_with_a_tilde_is_a_name(name: str) -> None:
     """Only what ends as the key of a branch does is refused."""
     with ContextManager(store="memory:", session=name) as context:
-        assert context.session == name
+        assert context.session.name == name
 
 
 @pytest.mark.parametrize("store", [None, 5, object(), b"memory:", ["memory:"], {}, Path("a.db"), MemoryStore])
@@ -173,7 +173,7 @@ def test_what_is_gone_through_again_is_no_iterator() -> None:
 def test_a_context_tells_which_session_it_is() -> None:
     """In a debugger and in logs."""
     with ContextManager(store="memory:", session="task-42") as context:
-        context.add_turn("I look.", "ls", "a.py")
+        context.turns.add("I look.", "ls", "a.py")
         assert repr(context) == "<ContextManager session='task-42' turns=1>"
 
 
@@ -230,7 +230,7 @@ def test_what_advanced_sets_goes_before_what_settings_say() -> None:
     settings = {"AGENT_CONTEXT_DIALECT": "anthropic", "AGENT_CONTEXT_CACHE_TTL": "1h", "AGENT_CONTEXT_STORE": "memory:"}
     given = Advanced(observations="user", cache=Cache(control="client"))
     with ContextManager.from_env(settings, advanced=given) as context:
-        found = context.options.advanced
+        found = context._opened.options.advanced
     assert (found.dialect, found.observations, found.cache) == ("anthropic", "user", Cache(control="client", ttl="1h"))
 
 

@@ -192,7 +192,7 @@ def test_in_the_background_the_agent_goes_on() -> None:
     assert begun.wait(5)
     assert "being written" in view.diagnostics.reason
     ready.set()
-    written = context._summary_runner._job
+    written = context._opened.summary_runner._job
     assert written is not None
     written.future.result(5)
     view = context.prepare(make_history("openai", 11))
@@ -666,8 +666,8 @@ def test_results_that_come_one_by_one_are_all_counted() -> None:
     view = context.prepare([*messages, *results])
     savings = view.diagnostics.savings
     assert (savings.visible, savings.folded) == (2, 1)
-    assert context._preparer.branch is not None
-    usage = context._preparer.branch.log.state.turns[-1].usage
+    assert context._opened.preparer.branch is not None
+    usage = context._opened.preparer.branch.log.state.turns[-1].usage
     assert usage is not None
     assert usage.output == 77
 
@@ -676,8 +676,8 @@ def test_turns_by_hand_are_kept_without_a_view() -> None:
     """What was added before the session is closed is in the store."""
     store = MemoryStore()
     with manager(store=store) as context:
-        context.begin("Mend it.")
-        context.add_turn("I look.", "ls", "a.py")
+        context.turns.begin("Mend it.")
+        context.turns.add("I look.", "ls", "a.py")
     assert store.turns("s")[0].observations[0].text == "a.py"
 
 
@@ -694,13 +694,13 @@ def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.Monk
 
     for turn in range(6):
         for context in contexts:
-            context.add_turn("I look.", f"cat f{turn}.py", f"{turn}\n{LONG}")
+            context.turns.add("I look.", f"cat f{turn}.py", f"{turn}\n{LONG}")
             if turn == 4 and context is contexts[0]:
                 with monkeypatch.context() as patch:
                     patch.setattr(place, interrupt)
                     with pytest.raises(KeyboardInterrupt):
-                        context.view()
-        seen, undisturbed = (context.view() for context in contexts)
+                        context.turns.view()
+        seen, undisturbed = (context.turns.view() for context in contexts)
         assert seen.messages == undisturbed.messages
     assert len(store.turns("s")) == 6
 
@@ -774,7 +774,7 @@ def test_tools_that_are_none(tools: Any) -> None:
         if not isinstance(tools, list):
             assert view.tools == tools
             assert not view.added_tools
-    assert len(context._store.turns("s")) == 6
+    assert len(context._opened.store.turns("s")) == 6
     context.close()
 
 

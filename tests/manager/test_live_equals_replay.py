@@ -132,14 +132,14 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
     for run in recorded(path):
         clock = Clock()
         with context(strategy, clock, dialect=dialect) as live:
-            live.begin_with(run.head)
+            live.turns.begin(run.head)
             replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, find_provider(dialect).make_renderer())
             for turn, expected, (now, model) in zip(run.turns, replayed, calls(run), strict=True):
                 clock.now = now if now is not None else clock.now
-                seen = live.view(model=model)
+                seen = live.turns.view(model=model)
                 assert_same(seen.messages, expected.messages, expected)
                 assert (seen.system or []) == expected.system
-                live.add(turn)
+                live.turns.append(turn)
 
 
 @every_case

@@ -280,7 +280,7 @@ class Clients(RuleBasedStateMachine):
         """Each atom stands in the view once and in order: as it came, hidden, folded, or covered by the summary."""
         runs = self.shape == "openai-responses"
         given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
-        state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
+        state = self.context._opened.preparer.branch.log.state  # type: ignore[union-attr]
         texts = {text for _, text in state.list_shown_texts()}
         place = 0
         for atom in sent:
@@ -305,7 +305,7 @@ class Clients(RuleBasedStateMachine):
 
     def recalls(self, given: list[Atom]) -> None:
         """What is hidden or folded can be read again, word for word as the client sent it."""
-        branch = self.context._preparer.branch
+        branch = self.context._opened.preparer.branch
         state = branch.log.state  # type: ignore[union-attr]
         for key, _ in state.list_shown_texts():
             kind = "words" if self.shape == "text" else "result"
@@ -314,7 +314,7 @@ class Clients(RuleBasedStateMachine):
             assert raw == results[key[1] - 1].said
 
     def sticks(self, view: ContextView) -> None:
-        state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
+        state = self.context._opened.preparer.branch.log.state  # type: ignore[union-attr]
         before = self.hidden.get(view.diagnostics.branch, {})
         for key, text in before.items():
             if key[0] < len(state.turns) and key[0] > state.covered_turns:

@@ -236,7 +236,7 @@ def test_a_decision_that_was_never_written_is_taken_back(down: int) -> None:
     for steps in range(50):
         store.plan = ["down"] if 5 <= steps < 5 + down else []
         context.prepare(make_history("openai", steps))
-        assert len(context._preparer.follower.open_manual_branch().pending_attempts) <= 2
+        assert len(context._opened.preparer.follower.open_manual_branch().pending_attempts) <= 2
     sent = [event.call for event in store.events("s") if isinstance(event, RequestSent)]
     assert sent == list(range(1, 51))
 
@@ -276,7 +276,7 @@ LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {
     "close": lambda context, messages: None,
     "settle": lambda context, messages: context.settle(),
     "keep": lambda context, messages: context.keep(messages),
-    "search": lambda context, messages: context.search("line"),
+    "search": lambda context, messages: context.session.search("line"),
     "prepare": lambda context, messages: context.prepare(messages),
 }
 
@@ -442,9 +442,9 @@ def test_a_pass_that_fails_behind_an_ask_backs_off(place: str, by_hand: bool, mo
     context = manager(FOLDING, store=UnreliableStore(), summarizer=writer)
     for steps in range(1, 31):
         if by_hand:
-            context.add_turn("I look.", "cat f.py", LONG)
+            context.turns.add("I look.", "cat f.py", LONG)
             with contextlib.suppress(ZeroDivisionError):
-                context.view()
+                context.turns.view()
         else:
             context.prepare(make_history("openai", steps))
     assert writer.times == 3

@@ -60,12 +60,12 @@ def test_the_same_in_a_loop_by_hand() -> None:
     store = Failing()
     context = ContextManager(EAGER, session="s", store=store, advanced=Advanced(on_fault="raise"))
     for step in range(3):
-        context.add_turn(action="ls", observation=f"{step} " + "file.py " * 200)
+        context.turns.add(action="ls", observation=f"{step} " + "file.py " * 200)
     store.error = StoreError("the disk is full")
     with pytest.raises(StoreError):
-        context.view()
+        context.turns.view()
     store.error = None
-    assert context.view().diagnostics.savings.masked == 2
+    assert context.turns.view().diagnostics.savings.masked == 2
 
 
 @pytest.mark.parametrize("options", [{"pin": fail}, {"extractors": {"*": fail}}], ids=["pin", "extractor"])

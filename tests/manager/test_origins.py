@@ -138,7 +138,7 @@ def _fail(*_: object) -> None:
 def test_turns_added_by_hand_stand_for_nothing_given() -> None:
     """There are no messages that they could stand for."""
     context = ContextManager(EAGER, store="memory:")
-    context.begin("Count.")
-    context.add_turn("I look.", "ls", "a.py")
-    view = context.view()
+    context.turns.begin("Count.")
+    context.turns.add("I look.", "ls", "a.py")
+    view = context.turns.view()
     assert view.origins == [None] * len(view.messages)

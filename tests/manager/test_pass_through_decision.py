@@ -72,7 +72,7 @@ def test_what_is_said_of_it_is_so(
     defined = [{"name": "bash", "input_schema": {"type": "object"}}] if tools else None
     for step in range(steps + 1):
         before = json.dumps(messages)
-        foregone = context.foregone(begun=step > 0, model="")
+        foregone = context._opened.is_pass_through(begun=step > 0, model="")
         view = context.prepare(list(messages), tools=defined, request={"thinking": {"type": "enabled"}})
         if foregone:
             assert json.dumps(view.messages) == before
@@ -85,11 +85,13 @@ def test_it_is_said_of_what_matters(dialect: Any) -> None:
     """First requests and shadow mode, as the gateway has them."""
     given = {"dialect": dialect, "cache_control": "gaps", "model": "gpt-5.2"}
     context = ContextManager(store=MemoryStore(), **gather_options(given))
-    assert context.foregone(begun=False)
-    assert not context.foregone(begun=True)
-    assert not context.foregone(begun=False, model="claude-opus-5-5"), "its thinking is bound to what we may add"
+    assert context._opened.is_pass_through(begun=False)
+    assert not context._opened.is_pass_through(begun=True)
+    assert not context._opened.is_pass_through(begun=False, model="claude-opus-5-5"), (
+        "its thinking is bound to what we may add"
+    )
     context.prepare(make_history(dialect, 0))
-    assert ContextManager(store=MemoryStore(), shadow=True, **gather_options(given)).foregone(begun=True)
+    assert ContextManager(store=MemoryStore(), shadow=True, **gather_options(given))._opened.is_pass_through(begun=True)
 
 
 def test_tools_that_entered_before() -> None:
@@ -103,5 +105,5 @@ def test_tools_that_entered_before() -> None:
     assert bound.prepare(make_history("anthropic", 1), tools=tools).added_tools
     context = ContextManager(session="t", model="claude-sonnet-4-5", **gather_options(given))
     assert context.prepare(make_history("anthropic", 2), tools=[]).added_tools
-    assert not context.foregone(begun=False)
+    assert not context._opened.is_pass_through(begun=False)
     assert context.prepare(make_history("anthropic", 0), tools=[]).added_tools

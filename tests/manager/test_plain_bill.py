@@ -73,7 +73,7 @@ class Agent:
                 calls.append(_recall(context, number))
             self._answer(context, history, calls, f"step {number}")
         costs = context.keep(history)
-        self.raw_tokens = context.report().savings.raw_tokens
+        self.raw_tokens = context.session.report().savings.raw_tokens
         context.close()
         return costs
 

@@ -136,7 +136,7 @@ def test_digests_in_place_of_summaries_are_noted_once(caplog: pytest.LogCaptureF
     def run(context: ContextManager) -> None:
         for steps in range(56):
             context.prepare(make_history("openai", steps))
-        assert context.report().summaries.count == 2
+        assert context.session.report().summaries.count == 2
 
     with caplog.at_level(logging.WARNING, logger="elision.manager"):
         assert collect_notes(run, strategy="paper-summarization") == [NOTE_DEFAULT_WRITER]

@@ -295,26 +295,26 @@ def test_add_turn_takes_tags(tags: Any) -> None:
     context = make_context("openai")
     for number in range(1, 5):
         given = {"tags": tags} if number == 1 else {}
-        context.add_turn("", ["a", "b"], [f"x {number}\n" * 90, f"y {number}\n" * 90], **given)
-    assert find_masked(context.view()) == ["t2.1", "t2.2"]
-    check_sent("openai", context.view().messages)
+        context.turns.add("", ["a", "b"], [f"x {number}\n" * 90, f"y {number}\n" * 90], **given)
+    assert find_masked(context.turns.view()) == ["t2.1", "t2.2"]
+    check_sent("openai", context.turns.view().messages)
 
 
 def test_add_turn_with_an_observation_of_ones_own() -> None:
     """Its own tags and the turn's are joined."""
     context = make_context("openai")
-    turn = context.add_turn(
+    turn = context.turns.add(
         "", "look", Observation(action_id="call_1_1", tool="action", content=(), tags=frozenset({"a"})), tags="b"
     )
     assert turn.observations[0].tags == {"a", "b"}
-    context.add(Turn(index=2))
+    context.turns.append(Turn(index=2))
 
 
 @pytest.mark.parametrize("tags", [3, [3], [""], {"a": 1}, b"keep", None])
 def test_odd_tags_are_refused(tags: Any) -> None:
     """What is no text and no list of texts is an error that says what to give."""
     with pytest.raises(SettingError, match="give a text, or a list of texts"):
-        make_context("openai").add_turn("", "a", "b", tags=tags)
+        make_context("openai").turns.add("", "a", "b", tags=tags)
 
 
 # -- any tags ----------------------------------------------------------------------------------------------------------

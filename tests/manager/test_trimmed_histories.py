@@ -119,7 +119,7 @@ def test_recall_of_dropped_turns_works() -> None:
             context.prepare(keep_newest(3)([*history]))
             history += SHAPES["openai"](step + 1)
         first_line = history[2]["content"].splitlines()[0]
-        assert first_line in context.recall("t1.1", head=1)
+        assert first_line in context.session.recall("t1.1", head=1)
 
 
 def test_it_is_reported_once_with_what_it_costs(caplog: pytest.LogCaptureFixture) -> None:
@@ -134,9 +134,9 @@ def test_it_is_reported_once_with_what_it_costs(caplog: pytest.LogCaptureFixture
             view = context.prepare(keep_newest(3)([*history]))
             noted += [step for note in view.diagnostics.notes if note == NOTE_TRIMMED]
             history += SHAPES["openai"](step + 1)
-        report = context.report()
+        report = context.session.report()
     assert noted == [4]
-    assert [record.getMessage() for record in caplog.records] == [f"session {context.session}: {NOTE_TRIMMED}"]
+    assert [record.getMessage() for record in caplog.records] == [f"session {context.session.name}: {NOTE_TRIMMED}"]
     assert (report.calls, report.trims.calls, report.trims.turns) == (10, 6, 6)
     assert report.trims.tokens > 0
     assert report.trims.usd == pytest.approx(report.trims.tokens * (3.75 - 0.3) / 1e6)

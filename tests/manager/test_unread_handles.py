@@ -158,9 +158,9 @@ def test_the_same_in_a_loop_by_hand() -> None:
     """The tools are those of the head there."""
     for tools, notes in (([], 1), (ContextManager(store="memory:").tool_definitions("anthropic"), 0)):
         with ContextManager(EAGER, store="memory:", advanced=Advanced(dialect="anthropic")) as context:
-            context.begin("Mend it.", tools=tools)
+            context.turns.begin("Mend it.", tools=tools)
             views = []
             for step in range(6):
-                views.append(context.view())
-                context.add_turn(action="ls", observation=f"{step} " + "file.py " * 200)
+                views.append(context.turns.view())
+                context.turns.add(action="ls", observation=f"{step} " + "file.py " * 200)
         assert len(find_notes(views)) == notes

@@ -67,7 +67,7 @@ class ElisionCompactor:
 
     @property
     def covered(self) -> int:
-        return max((summary.covers_turns[1] for summary in self.context.summaries()), default=0)
+        return max((summary.covers_turns[1] for summary in self.context.session.summaries()), default=0)
 
     def close(self) -> None:
         self.context.close()

@@ -46,8 +46,8 @@ def messages_in_a_loop() -> None:
         assert_type(view.request, dict[str, Any])
         assert_type(view.messages, list[Any])
         context.record({"input_tokens": 7})
-        assert_type(context.recall("t1.1", lines="1-2"), str)
-        assert_type(context.search("words"), list[Hit])
+        assert_type(context.session.recall("t1.1", lines="1-2"), str)
+        assert_type(context.session.search("words"), list[Hit])
         assert_type(context.tool_definitions("anthropic"), list[dict[str, Any]])
         assert_type(context.handle_tool_call("elision_recall", "{}"), str | None)
 
@@ -63,11 +63,11 @@ def what_is_told(told: Diagnostics) -> None:
 
 def turns_by_hand() -> None:
     context = ContextManager.from_env({}, masking_window=3)
-    assert_type(context.add_turn("Look.", {"name": "bash"}, "seen"), Turn)
-    assert_type(context.view(), ContextView)
-    assert_type(context.view().text(), str)
-    assert_type(context.report(), ContextReport)
-    assert_type(context.report().to_dict(), dict[str, Any])
+    assert_type(context.turns.add("Look.", {"name": "bash"}, "seen"), Turn)
+    assert_type(context.turns.view(), ContextView)
+    assert_type(context.turns.view().text(), str)
+    assert_type(context.session.report(), ContextReport)
+    assert_type(context.session.report().to_dict(), dict[str, Any])
 
 
 def turns_in_a_list(turns: list[tuple[str, str, str]]) -> None:
@@ -82,7 +82,7 @@ def turns_in_a_list(turns: list[tuple[str, str, str]]) -> None:
 async def beside_an_event_loop() -> None:
     async with ContextManager(summarizer=brief_later) as context:
         assert_type(await context.prepare_async([{"role": "user", "content": "Go."}]), ContextView)
-        assert_type(await context.view_async(), ContextView)
+        assert_type(await context.turns.view_async(), ContextView)
 
 
 def wrong() -> None:

@@ -12,6 +12,7 @@ from elision.manager.recall_tools import SentParts
 from elision.manager.think_time import Deferred
 from elision.providers.provider_table import find_provider
 from elision.telemetry.diagnostics import Costs, Diagnostics
+from elision.telemetry.notebook import draw_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,12 @@ class ContextView:
     def __repr__(self) -> str:
         parts = {"dialect": self.dialect, "diagnostics": self.diagnostics, "extra": self.extra, "betas": self.betas}
         return f"ContextView({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
+
+    def __str__(self) -> str:
+        return self.diagnostics.describe()
+
+    def _repr_html_(self) -> str:
+        return draw_value(self.diagnostics)
 
     @property
     def diagnostics(self) -> Diagnostics:

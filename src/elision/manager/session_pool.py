@@ -15,7 +15,7 @@ from typing import Final, Never, Self, Unpack
 from elision.errors import ElisionError, SettingError
 from elision.manager.advanced_options import Advanced, CacheControl
 from elision.manager.branch import session_name
-from elision.manager.context import ContextManager
+from elision.manager.context import ContextManager, manage_session
 from elision.manager.context_options import (
     ContextOptions,
     Options,
@@ -24,6 +24,7 @@ from elision.manager.context_options import (
     is_session_name,
 )
 from elision.manager.eviction import PoolLimits, select_evictable
+from elision.manager.opened_session import OpenedSession
 from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_or_replace, open_store
 from elision.strategies.strategy import Strategy
@@ -55,7 +56,7 @@ class _HeldSession:
     @property
     def is_busy(self) -> bool:
         """Return whether its newest call probably waits for the response."""
-        return self.context.awaits_response and self.clock() - self.last_used <= RESPONSE_SECONDS
+        return self.context.session.awaits_response and self.clock() - self.last_used <= RESPONSE_SECONDS
 
 
 class Sessions:
@@ -137,9 +138,9 @@ class Sessions:
             session = self._held.pop(name, None)
             context = session.context if session is not None else self._released.pop(name, None)
             if context is None:
-                context = ContextManager.from_checked(self._make_options(name, parent, model, cache_control))
-            elif not context.has_called:
-                context.offer_options(self._fill_options(context.options, parent, model, cache_control))
+                context = manage_session(OpenedSession(self._make_options(name, parent, model, cache_control)))
+            elif not (opened := context._opened).has_called:
+                opened.offer_options(self._fill_options(opened.options, parent, model, cache_control))
             if session is None:
                 session = _HeldSession(name, context, 0.0, self._clock)
             session.last_used = self._clock()
@@ -269,4 +270,4 @@ def _settle_contexts(contexts: Iterable[ContextManager]) -> None:
     for context in contexts:
         fault = context.settle()
         if fault is not None:
-            _log.error("session %s: its last records could not be written: %s", context.session, fault.what)
+            _log.error("session %s: its last records could not be written: %s", context.session.name, fault.what)

@@ -125,7 +125,7 @@ def check_unusable_answer_is_billed() -> None:
         make_agent(model).run("Count.")
         (session,) = model.list_sessions()
         context = model.sessions.open(session)
-        assert context.report().savings.basis == "reported"
+        assert context.session.report().savings.basis == "reported"
 
 
 def check_two_agents_in_turns() -> None:

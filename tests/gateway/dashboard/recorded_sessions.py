@@ -104,7 +104,7 @@ class RecordedClient:
         self._follower.take(answer.body)
         self._hidden += [each.handle for each in view.diagnostics.masked]
         if self._made in self._recalls:
-            self.context.recall(self._hidden[-1], head=40, by="tool")
+            self.context.session.recall(self._hidden[-1], head=40, by="tool")
 
     def _iterate_tools(self) -> Iterator[dict[str, Any]]:
         names = sorted({action.name for turn in self._follower.recorded.run.turns for action in turn.actions})

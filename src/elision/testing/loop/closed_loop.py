@@ -153,7 +153,7 @@ def run_task(
         context = ContextManager(variant.strategy, store="memory:", prices=prices, **options)
         with context:
             ending = _run(metered, world, context, MOST_CALLS * knobs.calls, is_live=model is not None)
-            summaries = context.report().summaries.usd
+            summaries = context.session.report().summaries.usd
         if model is not None and metered.failure is not None:
             world.close()
             raise EndpointError(str(metered.failure))
