@@ -43,7 +43,9 @@ def messages_in_a_loop() -> None:
     ) as context:
         view = context.prepare([{"role": "user", "content": "Go."}], tools=[{"name": "bash"}], system="Careful.")
         assert_type(view, ContextView)
-        assert_type(view.request, dict[str, Any])
+        assert_type(view.request["messages"], list[Any])
+        fields: dict[str, Any] = view.request
+        print(fields)
         assert_type(view.messages, list[Any])
         context.record({"input_tokens": 7})
         assert_type(context.session.recall("t1.1", lines="1-2"), str)
