@@ -16,7 +16,6 @@ import pytest
 
 from elision.errors import BudgetError, SettingError, SummaryError
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_existing
 from elision.strategies.rules import Rule
@@ -29,6 +28,7 @@ from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.trajectory import Trajectory
+from tests import flat_options
 from tests.field.played import Played, cost, play, recorded
 from tests.manager.agents import LONG, SHAPES, Message, make_anthropic_step, make_history, make_openai_step
 from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
@@ -41,7 +41,7 @@ NAMES = {"text": "openai"}
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
     given = {"store": "memory:", "session": "s", "cache_control": "client", "recall": "caller", **options}
-    return ContextManager(strategy, **gather_options(given))
+    return flat_options.open_context(strategy, **given)
 
 
 def walk(context: ContextManager, steps: int, shape: str = "openai", first: int = 0) -> list[ContextView]:

@@ -10,27 +10,22 @@ from typing import Any
 
 import pytest
 
-from elision import Advanced
 from elision.gateway import incoming_messages
 from elision.gateway import live_sessions as sessions_of
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.live_sessions import MAX_SEARCHED_SESSIONS, LiveSession, SessionRegistry
 from elision.gateway.request_body import RequestBody, UnreadableBody, decode_message
-from elision.manager import ContextManager
+from elision.manager.opened_session import OpenedSession
 from elision.stores.memory import MemoryStore
+from tests.flat_options import open_session
 
 Json = dict[str, Any]
 TASK = {"role": "user", "content": "Fix the parser."}
 
 
-def made(name: str, family: str, api: str, model: str) -> ContextManager:
-    return ContextManager(
-        "raw",
-        store=MemoryStore(),
-        session=name,
-        advanced=Advanced(family=family, dialect=api),
-    )
+def made(name: str, family: str, api: str, model: str) -> OpenedSession:
+    return open_session("raw", store=MemoryStore(), session=name, family=family, dialect=api)
 
 
 class Clock:

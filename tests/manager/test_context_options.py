@@ -54,7 +54,7 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("parent", None, "parent=NoneType: give one line of at most 400 characters"),
         ("observations", "all", "observations='all': give tools, user or auto"),
         ("model", None, "model=NoneType: give the model's name"),
-        ("prices", 5, "prices=5: give the name of a set or of a model, or elision.Prices(...)"),
+        ("prices", 5, "prices=5: give the name of a set or of a model, or elision.trajectory.prices.Prices(...)"),
         ("dialect", ["openai"], "dialect=list: give auto, openai, openai-responses, anthropic or gemini"),
         ("summarizer", 5, "summarizer=5: give a text such as anthropic:MODEL, or a function of a request"),
         ("background", "yes", "background='yes': give True or False"),
@@ -140,7 +140,9 @@ def test_a_name_with_a_tilde_is_a_name(name: str) -> None:
 @pytest.mark.parametrize("store", [None, 5, object(), b"memory:", ["memory:"], {}, Path("a.db"), MemoryStore])
 def test_a_store_must_be_one(store: Any) -> None:
     """With what is none nothing would be kept, and no request would ever be made smaller."""
-    with pytest.raises(SettingError, match=r"store=.*: give a URL \(`memory:` keeps nothing\) or a Store"):
+    with pytest.raises(
+        SettingError, match=r"store=.*: give a URL such as sqlite:///agent.db \(`memory:` keeps nothing\), or a Store"
+    ):
         ContextManager(store=store)
 
 

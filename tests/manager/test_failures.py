@@ -14,7 +14,6 @@ import pytest
 from elision import Advanced, Cache
 from elision.errors import BudgetError, DialectError, StoreError, SummaryError
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
@@ -25,6 +24,7 @@ from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.agents import LONG, make_history, make_openai_step
 from tests.manager.stores import FailingStore
 
@@ -37,8 +37,8 @@ Json = dict[str, Any]
 
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(
-        strategy, session="s", **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options})
+    return flat_options.open_context(
+        strategy, session="s", **{"advanced": Advanced(cache=Cache(control="client")), **options}
     )
 
 

@@ -12,19 +12,19 @@ import pytest
 from elision import Advanced, Cache
 from elision.errors import StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def manager(store: Any, family: str = "f", strategy: str = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(
+    return flat_options.open_context(
         strategy,
         store=store,
-        **gather_options({"advanced": Advanced(family=family, cache=Cache(control="client")), **options}),
+        **{"advanced": Advanced(family=family, cache=Cache(control="client")), **options},
     )
 
 

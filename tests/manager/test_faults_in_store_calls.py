@@ -10,9 +10,8 @@ import pytest
 
 from elision import Advanced, Cache
 from elision.errors import CorruptError, StoreError
-from elision.manager import ContextManager
-from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
+from tests import flat_options
 from tests.manager.agents import LONG, make_history
 
 IS_SOAK = os.environ.get("ELISION_SOAK") == "1"
@@ -54,11 +53,11 @@ class FaultyStore(MemoryStore):
 def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
     """Make the calls of two processes. Each view has every message, and what is hidden can be read again."""
     for process in range(2):
-        with ContextManager(
+        with flat_options.open_context(
             "masking(window=2, schedule=every-turn)",
             store=store,
             session="s",
-            **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options}),
+            **{"advanced": Advanced(cache=Cache(control="client")), **options},
         ) as context:
             for steps in STEPS:
                 messages = make_history("openai", steps + process)

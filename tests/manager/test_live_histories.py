@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.providers.live.client_messages import remove_tags
 from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.agents import make_history
 from tests.manager.clients import Atom, Client, Message, Step, split_atoms
 from tests.manager.stores import FailingStore
@@ -85,16 +85,14 @@ class Clients(RuleBasedStateMachine):
         self.call()
 
     def opened(self, store: MemoryStore) -> ContextManager:
-        return ContextManager(
+        return flat_options.open_context(
             store=store,
             session="s",
             summarizer=self.write,
-            **gather_options(
-                {
-                    "advanced": Advanced(clock=lambda: self.now, tokens="estimate", cache=Cache(control="client")),
-                    **self.options,
-                }
-            ),
+            **{
+                "advanced": Advanced(clock=lambda: self.now, tokens="estimate", cache=Cache(control="client")),
+                **self.options,
+            },
         )
 
     def write(self, request: SummaryRequest) -> str:

@@ -19,7 +19,6 @@ from elision import Advanced, Cache
 from elision.engine import Log
 from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.strategies.masking import Masking
@@ -29,6 +28,7 @@ from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, UsageReported
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.agents import LONG, Message, make_history, make_openai_step
 from tests.manager.stores import UnreliableStore
 from tests.manager.test_recall_tools import BOUND, thinking
@@ -38,8 +38,8 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, sche
 
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(
-        strategy, session="s", **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options})
+    return flat_options.open_context(
+        strategy, session="s", **{"advanced": Advanced(cache=Cache(control="client")), **options}
     )
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
-from elision.manager.advanced_options import gather_options
 from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"
@@ -20,7 +20,7 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"
 def manager(store: MemoryStore, strategy: str = "masking(window=2)", **options: Any) -> ContextManager:
     given = {"session": "s", "cache_control": "client", "over_budget": "send", "token_budget": 700, **options}
     strategy = f"{strategy[:-1]}, budget=budget(reserved=100))"
-    return ContextManager(strategy, store=store, **gather_options(given))
+    return flat_options.open_context(strategy, store=store, **given)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

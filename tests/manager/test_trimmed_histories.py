@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from elision import Advanced
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.manager.request_notes import NOTE_TRIMMED
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnsDropped
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_task
 
 Message = dict[str, Any]
@@ -66,7 +66,7 @@ def run_agent(
     another process."""
     store = store or MemoryStore()
     given = {"strategy": EAGER, "session": "s", "recall": "caller", "dialect": shape, "clock": lambda: 0.0, **options}
-    context = ContextManager(store=store, **gather_options(given))
+    context = flat_options.open_context(store=store, **given)
     views = []
     history = make_task()
     for step in range(steps):
@@ -74,7 +74,7 @@ def run_agent(
         history += SHAPES[shape](step + 1)
         if restarts >> step & 1:
             context.close()
-            context = ContextManager(store=store, **gather_options(given))
+            context = flat_options.open_context(store=store, **given)
     context.close()
     return views, store
 

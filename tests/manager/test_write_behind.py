@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager, ContextView
-from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event, UsageReported
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 from tests.manager.stores import FailingStore
 
@@ -23,7 +23,7 @@ EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 
 def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> ContextManager:
     given = {"session": "s", "cache_control": "client", "write_behind": True, "clock": lambda: 1.0, **options}
-    return ContextManager(strategy, store=store, **gather_options(given))
+    return flat_options.open_context(strategy, store=store, **given)
 
 
 def dumped(view: ContextView) -> str:

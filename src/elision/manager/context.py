@@ -11,7 +11,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,6 +25,7 @@ from elision.manager.advanced_options import Advanced, document_rows, gather_opt
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_options import (
+    DEFAULT_STORE,
     ContextOptions,
     Options,
     check_option_names,
@@ -38,6 +41,7 @@ from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.prepared_calls import make_incoming_request
 from elision.manager.recall_definitions import define_recall_tools
 from elision.manager.reported_usage import find_usage
+from elision.manager.request_notes import NOTE_BLOCKED_LOOP, NOTE_MIXED, NOTE_RECORDED_TWICE
 from elision.manager.session_reader import SessionReader
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.provider_table import find_provider_or_default
@@ -48,6 +52,7 @@ from elision.telemetry.diagnostics import Costs, Fault
 from elision.trajectory.events import UsageReported, WindowLearned
 from elision.trajectory.recall_names import RECALL_TOOLS
 
+_log: Final = logging.getLogger("elision.manager")
 #: Types that a setting may have. An option of another type is passed on as it is.
 _SETTING_TYPES: Final = (str, int, float, bool)
 
@@ -82,9 +87,15 @@ class ContextManager:
         check_positions(type(self).__name__, misplaced)
         check_option_names(options)
         self._open(OpenedSession(Options(strategy=strategy, **options)))
+        for doubt in self._opened.options.list_doubts():
+            self._opened.calls.warn_once(doubt)
+        if "store" not in options:
+            _log.info("session %s is kept in %s; store= keeps it elsewhere", self.session.name, DEFAULT_STORE)
 
     def _open(self, opened: OpenedSession) -> None:
         self._opened = opened
+        #: Branch and number of the call whose usage was recorded last.
+        self._recorded = ("", 0)
         self._session, self._turns = SessionReader(opened), ManualTurns(opened)
 
     @classmethod
@@ -143,6 +154,11 @@ class ContextManager:
         Raises BudgetError, ConflictError, DialectError, and the LimitError of `admit`.
         """
         incoming = make_incoming_request(messages, tools, system, request)
+        # A notebook has a loop that is meant to wait.
+        if _has_running_loop() and "ipykernel" not in sys.modules:
+            self._opened.calls.warn_once(NOTE_BLOCKED_LOOP)
+        if self._opened.has_manual_turns:
+            self._opened.calls.warn_once(NOTE_MIXED)
         return self._opened.run(self._opened.calls.prepare_view(incoming, model, admit))
 
     async def prepare_async(
@@ -241,6 +257,9 @@ class ContextManager:
         # Other processes may have made calls since then.
         known = at_hand.log.state.calls
         of_call = min(call or self._opened.calls.newest_call, known) or known
+        if not call and self._recorded == (at_hand.key, of_call):
+            self._opened.calls.warn_once(NOTE_RECORDED_TWICE)
+        self._recorded = (at_hand.key, of_call)
         at_hand.log.record_event(UsageReported(call=of_call, usage=found))
 
     def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
@@ -335,6 +354,9 @@ class ContextManager:
         """Write the unsaved records, and close the store if it was opened here. A second call does nothing."""
         self._opened.close()
 
+    def __reduce__(self) -> Never:
+        raise TypeError("a ContextManager is neither pickled nor copied: open its session again by its name and store")
+
     def __str__(self) -> str:
         if self._opened.preparer.branch is None:
             return f"session {self.session.name!r}: no call yet"
@@ -365,6 +387,14 @@ def manage_session(opened: OpenedSession) -> ContextManager:
     context = ContextManager.__new__(ContextManager)
     context._open(opened)
     return context
+
+
+def _has_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _find_error_body(error: object) -> object:

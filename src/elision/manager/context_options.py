@@ -156,7 +156,7 @@ class Options:
     store: str | Store = make_row(
         DEFAULT_STORE,
         "a URL or a Store; `memory:` keeps nothing",
-        (_is_store, "a URL (`memory:` keeps nothing) or a Store"),
+        (_is_store, "a URL such as sqlite:///agent.db (`memory:` keeps nothing), or a Store"),
     )
     session: str = make_row(
         "",
@@ -192,7 +192,9 @@ class Options:
     prices: str | Prices | None = make_row(
         None,
         "name of a price set or model, or Prices in USD per million tokens; None: the model's own",
-        accept_type("the name of a set or of a model, or elision.Prices(...)", str, Prices, type(None)),
+        accept_type(
+            "the name of a set or of a model, or elision.trajectory.prices.Prices(...)", str, Prices, type(None)
+        ),
     )
     guards: Guards | None = make_row(
         None,
@@ -308,6 +310,19 @@ class Options:
             usual = f"billed as {_DEFAULT_PRICES} models usually are; give prices="
             return f"no prices are known for {model[:80]}{names}: {usual}"
         return ""
+
+    def list_doubts(self) -> list[str]:
+        """Return a note for each option that is set and has no effect."""
+        doubts = []
+        name, window = self.effective_strategy.name, self.find_prices().window
+        if self.summarizer is not None and self.effective_strategy.make_trigger() is None:
+            doubts.append(f"summarizer is set, and {name} makes no summaries: choose hybrid, or leave it out")
+        if self.token_budget is not None and window is not None and self.token_budget > window:
+            doubts.append(
+                f"token_budget={self.token_budget} is more than the window of {self.model}, {window} tokens, which "
+                "counts: give less, or leave it out"
+            )
+        return doubts
 
     def _build_strategy(self) -> Strategy:
         """Return the effective strategy. Raises SpecError."""

@@ -142,10 +142,16 @@ class ContextView:
 
     @property
     def request(self) -> RequestFields:
-        """Keyword arguments for the provider's package: the messages under their name, and the other parts given."""
+        """Keyword arguments for the provider's package: the messages under their name, and the other parts given.
+
+        Where an API has no field for the system prompt, it is the first message.
+        """
         provider = find_provider(self.dialect)
         # No provider takes an empty list of tools.
-        given = {provider.system_field or "system": self.system, "tools": self.tools or None}
-        kept = {name: value for name, value in given.items() if value is not None}
-        fields: Any = {provider.list_field: self.messages, **kept, **self.extra}
+        given = {provider.system_field: self.system, "tools": self.tools or None}
+        kept = {name: value for name, value in given.items() if name and value is not None}
+        messages = self.messages
+        if self.system is not None and not provider.system_field:
+            messages = [{"role": "system", "content": self.system}, *messages]
+        fields: Any = {provider.list_field: messages, **kept, **self.extra}
         return fields

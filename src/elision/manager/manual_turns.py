@@ -74,6 +74,7 @@ class ManualTurns:
     def append(self, turn: Turn) -> None:
         """Add a turn that is made already. It is durable with the next view."""
         with self._opened.enter():
+            self._opened.has_manual_turns = True
             branch = self._opened.preparer.follower.open_manual_branch()
             _, answered = find_newest_call(branch.log.events)
             if turn.usage is None and answered is not None:

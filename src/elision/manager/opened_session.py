@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,6 +57,8 @@ class OpenedSession:
         self.calls = PreparedCalls(self.preparer, self.summary_runner)
         self._lock = CallerLock()
         self._is_closed = False
+        #: Whether turns were added by hand.
+        self.has_manual_turns = False
 
     @property
     def options(self) -> Options:
@@ -83,6 +86,17 @@ class OpenedSession:
         if branch is None:
             return 0
         return len(branch.log.state.turns)
+
+    def __del__(self) -> None:
+        # What is left to a file is lost with the process. At its end no logger is there any more.
+        if getattr(self, "_is_closed", True) or not self._owns_store or sys.is_finalizing():
+            return
+        if self.has_called and self.options.store != "memory:":
+            _log.warning(
+                "session %s was not closed, so its last records are not stored: use `with ContextManager(...)`, or "
+                "call close()",
+                self.preparer.session,
+            )
 
     @contextmanager
     def enter(self) -> Iterator[None]:

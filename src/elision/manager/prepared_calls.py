@@ -35,7 +35,13 @@ from elision.manager.outgoing_request import (
 )
 from elision.manager.preparation import CallPreparer
 from elision.manager.prompt_text import PromptSource
-from elision.manager.request_notes import describe_functions
+from elision.manager.request_notes import (
+    MOST_SECONDS,
+    NOTE_BACKWARDS,
+    NOTE_MILLISECONDS,
+    NOTE_VIEW_RETURNED,
+    describe_odd_parts,
+)
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
 from elision.manager.think_time import Deferred, ThinkTime
@@ -78,6 +84,12 @@ class PreparedCalls:
             # Whatever fails is raised by the call in which it fails.
             self._listeners = list(self.options.listeners)
             self._collectors = []
+        #: Place and message of the first one that the newest view has in place of the client's own.
+        self._first_edit: tuple[int, Any] = (0, None)
+        #: Messages of the newest call, which are not looked at again.
+        self._seen_messages = 0
+        #: When the newest call was prepared, by the clock of the options.
+        self._newest_time = 0.0
         #: Notes for the next diagnostics.
         self._notes: list[str] = []
         #: All notes so far: each is given once.
@@ -161,6 +173,12 @@ class PreparedCalls:
                 if call.thinking != "native":
                     self._preparer.settle_handles(branch, call.request.tools, bound=call.binds_thinking)
                 terms = self._preparer.make_terms(branch, call)
+                now = terms.now or 0.0
+                if now > MOST_SECONDS:
+                    self.warn_once(NOTE_MILLISECONDS)
+                elif now < self._newest_time - 1:
+                    self.warn_once(NOTE_BACKWARDS)
+                self._newest_time = now
                 view = yield from self._preparer.decide_view(branch, call, terms, failed)
                 return self._render(call, branch, change, view, started)
             except ConflictError:
@@ -189,6 +207,9 @@ class PreparedCalls:
         # Where the provider clears by itself, the request has no placeholders.
         if call.thinking != "native":
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
+        pairs = zip(sent.messages, call.request.messages, strict=False)
+        edits = ((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs)
+        self._first_edit = next(edits, (0, None))
         made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
         if made.source is not None and unanswered:
@@ -299,8 +320,12 @@ class PreparedCalls:
 
     def _warn_of_request(self, follower: HistoryFollower, incoming: IncomingRequest) -> None:
         """Say once each of what the request is probably not meant to be."""
-        for note in (*follower.notes, describe_functions(incoming.tools)):
+        seen, self._seen_messages = min(self._seen_messages, len(incoming.messages)), len(incoming.messages)
+        for note in (*follower.notes, describe_odd_parts(incoming.messages, incoming.tools, first=seen)):
             self.warn_once(note)
+        place, edited = self._first_edit
+        if edited is not None and place < len(incoming.messages) and incoming.messages[place] is edited:
+            self.warn_once(NOTE_VIEW_RETURNED)
         follower.notes.clear()
 
     def _report_odd_usage(self, log: Log) -> None:
@@ -370,7 +395,10 @@ def make_incoming_request(
     messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None = None
 ) -> IncomingRequest:
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
+        kind = f"messages is a {type(messages).__name__}, not a list of messages"
+        if isinstance(messages, Mapping) and ("messages" in messages or "input" in messages):
+            raise DialectError(f'{kind}: of a whole request give prepare(body["messages"], tools=body.get("tools"))')
+        raise DialectError(f'{kind}: give such as [{{"role": "user", "content": "..."}}]')
     # An iterator is read once, and only lists are compared in C.
     if type(messages) is not list:
         messages = list(messages)

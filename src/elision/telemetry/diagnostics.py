@@ -124,6 +124,14 @@ class Savings:
     reduction_pct: float = 0.0
 
 
+#: What changed in a history that does not continue, and how it is meant to be.
+_HISTORIES: Final = {
+    "fork": "these messages leave the history before its end: give each agent a session of its own, and never edit "
+    "messages that were sent",
+    "replaced": "these messages are another history than the session's: give each task a session of its own",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
     """One pass.
@@ -186,12 +194,17 @@ class Diagnostics:
         """Return what the call did in one line: tokens, what is hidden and why, the bill, and what failed."""
         found = self.savings
         hidden = found.masked + found.covered
-        results = f"{hidden} of {hidden + found.folded + found.visible} tool results hidden ({self.reason})"
+        count = hidden + found.folded + found.visible
+        results = f"{hidden} of {count} tool results hidden ({self.reason})" if count else "no tool results yet"
         bill = f"{_write_usd(self.costs.ours)} so far, {_write_usd(self.costs.raw)} without Elision"
         sent = f"{self.raw if self.shadow else self.after:,} of {self.raw:,} tokens sent"
         parts = [f"call {self.call}: {sent}", results, bill]
         if self.shadow:
             parts.append(f"shadow mode, else {self.after:,} tokens")
+        if self.costs.billed is None and self.call > 1:
+            parts.append("no usage recorded: give record() each response")
+        if self.history in _HISTORIES:
+            parts.append(_HISTORIES[self.history])
         parts += [f"{fault.kind} failed: {fault.what}" for fault in self.faults]
         if self.stop is not None:
             parts.append(f"stop: {self.stop}")
