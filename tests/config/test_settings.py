@@ -78,7 +78,9 @@ def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
     mine, theirs = Options(**gather_options(options)), Options()
     assert mine.effective_strategy == theirs.effective_strategy
     differ = [each.name for each in fields(Options) if getattr(mine, each.name) != getattr(theirs, each.name)]
-    assert set(differ) <= {"strategy", "store", "guards", "summarizer"}
+    assert set(differ) <= {"strategy", "store", "guards", "summarizer", "advanced"}
+    assert replace(mine.advanced, cache=theirs.advanced.cache) == theirs.advanced
+    assert mine.cache_control == theirs.cache_control
     assert theirs.guards in (None, mine.guards)
     assert theirs.summarizer in (None, mine.summarizer)
 
