@@ -155,7 +155,7 @@ class ContextManager:
         """
         incoming = make_incoming_request(messages, tools, system, request)
         # A notebook has a loop that is meant to wait.
-        if _has_running_loop() and "ipykernel" not in sys.modules:
+        if asyncio._get_running_loop() is not None and "ipykernel" not in sys.modules:
             self._opened.calls.warn_once(NOTE_BLOCKED_LOOP)
         if self._opened.has_manual_turns:
             self._opened.calls.warn_once(NOTE_MIXED)
@@ -387,14 +387,6 @@ def manage_session(opened: OpenedSession) -> ContextManager:
     context = ContextManager.__new__(ContextManager)
     context._open(opened)
     return context
-
-
-def _has_running_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _find_error_body(error: object) -> object:

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
         @overload
         def __getitem__(self, key: Literal["messages", "input", "contents"]) -> list[Any]: ...  # type: ignore[overload-overlap]
         @overload
-        def __getitem__(self, key: Literal["system", "instructions", "tools", "config"]) -> Any: ...  # type: ignore[overload-overlap]
+        def __getitem__(self, key: Literal["system", "instructions", "tools", "config"]) -> Any: ...
         @overload
         def __getitem__(self, key: str) -> Never: ...
+        def __getitem__(self, key: str) -> Any: ...
+
 else:
     RequestFields = dict
 
@@ -154,4 +156,4 @@ class ContextView:
         if self.system is not None and not provider.system_field:
             messages = [{"role": "system", "content": self.system}, *messages]
         fields: Any = {provider.list_field: messages, **kept, **self.extra}
-        return fields
+        return RequestFields(fields)
