@@ -15,7 +15,7 @@ from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
-from elision.telemetry.notebook import draw_value
+from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Bill, Prices

@@ -12,7 +12,7 @@ import msgspec
 from elision.lab.elongation import TurnAssumption
 from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
-from elision.telemetry.notebook import draw_value
+from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 

@@ -12,7 +12,7 @@ from elision.manager.recall_tools import SentParts
 from elision.manager.think_time import Deferred
 from elision.providers.provider_table import find_provider
 from elision.telemetry.diagnostics import Costs, Diagnostics
-from elision.telemetry.notebook import draw_value
+from elision.telemetry.notebook_display import draw_value
 
 if TYPE_CHECKING:
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from elision.telemetry.diagnostics import ContextPhase, Costs
-from elision.telemetry.notebook import draw_value
+from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.composition import TokenComposition
 
 #: How the tokens of a report were counted: by the provider at every call, by the tokenizer, or from characters.
