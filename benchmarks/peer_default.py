@@ -3,7 +3,8 @@
 Both clear all tool results but the newest three, once the prompt would exceed 100,000 tokens. Neither remembers what it
 cleared: the client keeps the whole history, so that from there on each call clears one more result, which is a rewrite
 of the cache each time. Runs: `examples/runs`, at each run's own prices and as one flagship, and the shared recordings
-if they are beside this checkout. The figures are those of `elision replay`: sending everything is `raw` there.
+if they are beside this checkout, as a flagship and where the cache is cheapest. The figures are those of
+`elision replay`, compared with what was sent, as recorded; sending everything is `raw` there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import ClassVar, Final
 
 from benchmarks.recordings import CORPUS, EVERY, SAMPLES
 from elision.lab.candidates import Candidate
-from elision.lab.results import Row, total
+from elision.lab.results import RECORDED, Row, total
 from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
@@ -33,7 +34,9 @@ from elision.trajectory.trajectory import Trajectory
 TRIGGER: Final = 100_000
 KEEP: Final = 3
 FLAGSHIP: Final = "claude-opus-5-5"
+CHEAP_CACHE: Final = "claude-fable-5-2"
 RAW, PEER, MASKING = "sending everything", "clear above 100k, keep 3", "masking"
+ROWS: Final = (RECORDED, RAW, PEER, MASKING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ def clear_at(tokens: Iterable[int]) -> ClearResults:
 
 
 def replay_default(run: Trajectory, prices: Prices | None) -> list[Row]:
-    """Return the rows of `run`: everything sent, the peer's default, and masking. No rows where it does not fit."""
+    """Return the rows of `run`: as recorded, everything sent, the peer's default, and masking. None where none fits."""
     raw = Candidate(RAW, parse_strategy("raw"))
     loaded = Loaded((run,), ())
     whole = run_study(loaded, StudySettings(prices=prices, candidates=(raw,), hindsight=False, elongation="none"))
@@ -62,27 +65,25 @@ def replay_default(run: Trajectory, prices: Prices | None) -> list[Row]:
         return []
     candidates = (raw, Candidate(PEER, clear_at(sizes[0])), Candidate(MASKING, parse_strategy("masking")))
     settings = StudySettings(prices=prices, candidates=candidates, hindsight=False, elongation="none")
-    rows = run_study(loaded, settings).rows
-    # Not the rows of what happened.
-    return [row for row in rows if row.strategy in (RAW, PEER, MASKING)]
+    return [row for row in run_study(loaded, settings).rows if row.strategy in ROWS]
 
 
 def print_totals(title: str, results: Iterable[list[Row]]) -> None:
     """Print what each strategy costs over all runs, and how often it rewrites the cache."""
     found = [rows for rows in results if rows]
     print(f"{title}, {len(found)} runs")
-    sums = {
-        label: total(row for rows in found for row in rows if row.strategy == label) for label in (RAW, PEER, MASKING)
-    }
+    sums = {label: total(row for rows in found for row in rows if row.strategy == label) for label in ROWS}
     for label, row in sums.items():
         print(
-            f"  {label:25} ${row.usd:>8.2f} {100 * (row.usd / sums[RAW].usd - 1):+6.1f} %"
+            f"  {label:25} ${row.usd:>8.2f} {100 * (row.usd / sums[RECORDED].usd - 1):+6.1f} %"
             f"  {row.cache_rewrites:5} rewrites  {100 * row.regret_turns / row.turns:4.1f} % of the turns miss a fact"
         )
 
 
 def main(*, small: bool = False) -> None:
     samples = load_runs([SAMPLES]).runs
+    if not CORPUS.exists():
+        print(f"The recordings are not in {CORPUS}: these are the four samples alone.")
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         flagship = partial(replay_default, prices=find_prices(FLAGSHIP))
         print_totals("examples/runs as Claude Opus 5.5", pool.map(flagship, samples))
@@ -91,3 +92,5 @@ def main(*, small: bool = False) -> None:
             runs = sorted(load_runs([CORPUS]).runs, key=lambda run: (len(run.turns), run.format, run.id))
             chosen = runs[EVERY // 2 :: EVERY] if small else runs
             print_totals("the recordings as Claude Opus 5.5", pool.map(flagship, chosen))
+            cheap_cache = partial(replay_default, prices=find_prices(CHEAP_CACHE))
+            print_totals("the recordings as Claude Fable 5.2", pool.map(cheap_cache, chosen))

@@ -23,7 +23,7 @@ from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
 from elision import Advanced, Cache, ContextManager
 from elision.engine import Log
-from elision.engine.log_bills import LogBills
+from elision.engine.money import Money
 from elision.manager import follow_history, prepared_calls
 from elision.manager.history import History
 from elision.manager.offload import get_think_executor
@@ -56,7 +56,7 @@ PARTS: tuple[Part, ...] = (
     ("deciding; placeholders and gists", Policy, "plan_pass"),
     ("summaries (the digest)", SummaryRunner, "request_summary"),
     ("recording the decision", Log, "record_call"),
-    ("bills, raw and ours", LogBills, "settle"),
+    ("bills, raw and ours", Money, "settle"),
     ("appending, one sync a call", SqliteStore, "append"),
     ("messages with gaps, breakpoints", prepared_calls, "build_request"),
     ("diagnostics", prepared_calls.PreparedCalls, "make_view"),
@@ -251,7 +251,7 @@ def _print_split(seconds: Counter[str], bare: Bound) -> None:
     total = sum(seconds.values())
     print("Where it goes:")
     for part, taken in seconds.most_common():
-        print(f"  {part:44} {taken / total:6.1%} {taken / bare.counting:8.2f} x counting")
+        print(f"  {part:44} {100 * taken / total:5.1f} % {taken / bare.counting:8.2f} x counting")
 
 
 def _print(label: str, found: Measured) -> None:

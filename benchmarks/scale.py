@@ -1,7 +1,6 @@
 """Studies of many runs: one result whoever computes it, memory, speed, overhead, and the report of a million runs.
 
-The runs are made up, chats of 22 calls that read files; a shard has 200 of them. The small form has fewer runs, and an
-eighth of the rows in the report.
+The runs are made up, chats of 22 calls that read files. The small form has fewer runs and rows.
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from unittest.mock import patch
 
 import psutil
 import pyarrow.parquet as pq
@@ -29,15 +30,19 @@ from elision.lab.candidates import parse_candidates
 from elision.lab.run_loading import load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
+from elision.study import manifest
 from elision.study.manifest import Shard
 from elision.study.shard_runner import run_locally, run_shards
 from elision.study.shard_work import ReplayWork, ShardTask
 from elision.study.study_folder import StudyFolder, StudyPlan
 from elision.study.study_setup import describe_settings, prepare_study
+from elision.study.study_summary import BATCH
 from elision.trajectory.price_lookup import find_price_set
 
 STRATEGIES: Final = ("raw", "masking", "hybrid")
 CALLS: Final = 22
+#: Shards of the runs that are compared.
+SHARDS: Final = 8
 SETTINGS: Final = StudySettings(
     prices=find_price_set("anthropic"),
     candidates=parse_candidates(STRATEGIES, hindsight=False),
@@ -45,24 +50,18 @@ SETTINGS: Final = StudySettings(
 )
 _REPORT: Final = "import sys; from elision.cli.studies import load_replay_study; load_replay_study(sys.argv[1])"
 _SUMMARY: Final = (
-    "import sys; from benchmarks.synthetic_study import SETTINGS;"
-    " from elision.study.study_report import summarize_study; summarize_study(sys.argv[1], SETTINGS)"
+    "import sys; from elision.study.study_summary import summarize_batches; summarize_batches(sys.argv[1])"
 )
 
 
 def main(small: bool = False) -> None:
-    compared, few, many = (450, 200, 800) if small else (650, 400, 4_000)
-    rows = 1_000_000 if small else 8_000_000
+    compared, few, many, timed = (40, 100, 400, 60) if small else (200, 400, 4_000, 200)
+    rows = 800_000 if small else 8_000_000
     with tempfile.TemporaryDirectory(prefix="elision-scale-") as name:
         folder = Path(name)
-        write_made_runs(folder / "compared", compared)
-        print(f"{compared} runs of {CALLS} calls under {len(STRATEGIES)} strategies:")
-        hashes = dict(_list_hashes(folder))
-        for how, found in hashes.items():
-            print(f"  {how:44} {found}", flush=True)
-        print(f"  different results: {len(set(hashes.values()))}")
+        _compare_ways(folder, compared)
         _measure_memory(folder, few, many)
-        _measure_overhead(folder, few)
+        _measure_overhead(folder, timed)
         _measure_report(folder, rows)
 
 
@@ -72,7 +71,9 @@ def write_made_runs(folder: Path, count: int) -> None:
     for number in range(count):
         chance = random.Random(number)
         names = [f"src/part_{chance.randrange(10**6)}/module_{chance.randrange(10**6)}.py" for _ in range(CALLS)]
-        messages = [{"role": "user", "content": f"Find what breaks build {number}. Begin with {names[0]}."}]
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": f"Find what breaks build {number}. Begin with {names[0]}."}
+        ]
         for call, file in enumerate(names[1:]):
             tool = {"name": "read", "arguments": json.dumps({"path": names[call]})}
             action = {"id": f"call_{call}", "type": "function", "function": tool}
@@ -93,36 +94,48 @@ def _prepare(runs: Path, study: Path) -> tuple[StudyPlan, list[Shard], ShardTask
     return plan, shards, ShardTask(str(study), plan.digest, ReplayWork(SETTINGS))
 
 
-def _list_hashes(folder: Path) -> list[tuple[str, str]]:
-    """Return how the same runs were replayed, and the hash over all columns of all rows."""
-    found = []
+def _compare_ways(folder: Path, count: int) -> None:
+    """Print the hash over all columns of all rows for each way in which the same runs are replayed."""
+    print(f"{count} runs of {CALLS} calls in {SHARDS} shards, under {len(STRATEGIES)} strategies:", flush=True)
+    runs = folder / "runs"
+    write_made_runs(runs, count)
+    hashes = set()
+
+    def show(how: str, study: Path) -> None:
+        found = hash_rows(study)
+        hashes.add(found)
+        print(f"  {how:44} {found}", flush=True)
+
+    with patch.object(manifest, "SHARD_UNITS", count // SHARDS):
+        studies = {name: _prepare(runs, folder / name) for name in ("1", "4", "shuffled", "killed", "ray")}
     for workers in (1, 4):
-        _, shards, task = _prepare(folder / "compared", folder / f"study-{workers}")
-        run_shards(shards, task, lambda queue, work, count=workers: run_locally(queue, work, count), lambda _: None)
-        found.append((f"--workers {workers}", hash_rows(folder / f"study-{workers}")))
-    _, shards, task = _prepare(folder / "compared", folder / "shuffled")
+        _, shards, task = studies[str(workers)]
+        run_shards(shards, task, partial(run_locally, workers=workers), lambda _: None)
+        show(f"--workers {workers}", folder / str(workers))
+    _, shards, task = studies["shuffled"]
     random.Random(3).shuffle(shards)
     for shard in shards:
         task(shard)
-    found.append(("shards in random order, one process", hash_rows(folder / "shuffled")))
-    killed = _kill_and_resume(folder / "compared", folder / "killed")
-    found.append((f"{killed} processes killed, then resumed", hash_rows(folder / "killed")))
+    show("shards in random order, one process", folder / "shuffled")
+    show(f"{_kill_and_resume(runs, folder / 'killed')} processes killed, then resumed", folder / "killed")
     try:
         import ray  # noqa: F401
     except ImportError:
         print("  (ray is not installed: no cluster)")
-        return found
-    shutil.copytree(folder / "compared", folder / "ray" / "runs")
-    _prepare(folder / "ray" / "runs", folder / "ray" / "study")
-    command = [sys.executable, "-m", "tests.study.ray_trial", str(folder / "ray" / "study"), "25"]
+    else:
+        show(_run_on_ray(folder / "ray", count // SHARDS), folder / "ray")
+    print(f"  different results: {len(hashes)}", flush=True)
+
+
+def _run_on_ray(study: Path, size: int) -> str:
+    """Do the study in shards of `size` runs on two nodes of which one is killed; return what happened."""
+    command = [sys.executable, "-m", "tests.study.ray_trial", str(study), str(size)]
     environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
     # Its workers import the trial as well.
     environment["PYTHONPATH"] = f"{ROOT / 'src'}:{ROOT}"
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     ended = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"nodes": 0, "left": 0}
-    how = f"Ray, {ended['nodes']} nodes, {ended['nodes'] - ended['left']} killed"
-    found.append((how, hash_rows(folder / "ray" / "study", folder / "ray" / "runs", folder / "compared")))
-    return found
+    return f"Ray, {ended['nodes']} nodes, {ended['nodes'] - ended['left']} killed"
 
 
 def _kill_and_resume(runs: Path, study: Path) -> int:
@@ -142,14 +155,9 @@ def _kill_and_resume(runs: Path, study: Path) -> int:
     return len(workers) + 1
 
 
-def hash_rows(study: Path, runs: Path | None = None, other: Path | None = None) -> str:
-    """Return a hash over all columns of all rows. runs, other: a folder of the files, and what to read in its place."""
+def hash_rows(study: Path) -> str:
+    """Return a hash over all columns of all rows."""
     rows = [row for part in sorted((study / "rows").glob("part-*")) for row in pq.read_table(part).to_pylist()]
-    for row in rows:
-        if runs is not None:
-            row["file"] = row["file"].replace(str(runs), str(other))
-        # The hash of the place, which differs with it.
-        del row["run"]
     rows.sort(key=lambda row: (row["file"], row["trajectory"], row["strategy"]))
     return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
@@ -173,7 +181,7 @@ def _measure_memory(folder: Path, few: int, many: int) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         peak, rate = json.loads(done.stdout)
         peaks.append(peak)
-        print(f"One worker, {count} runs: {peak:.0f} MB at most, {rate:.1f} runs a CPU second")
+        print(f"One worker, {count} runs: {peak:.0f} MB at most, {rate:.1f} runs a CPU second", flush=True)
     print(f"  memory for {many} runs: {peaks[1] / peaks[0]:.3f} x that for {few}")
     hours = 1_000_000 / rate / 3600
     print(f"  a million runs: {hours:.0f} core hours")
@@ -181,11 +189,13 @@ def _measure_memory(folder: Path, few: int, many: int) -> None:
 
 def _measure_overhead(folder: Path, count: int) -> None:
     """Print the CPU time of shards as a multiple of a replay in memory, one process each, the better of three."""
-    _, shards, task = _prepare(folder / f"runs-{count}", folder / "overhead")
+    runs = folder / "timed"
+    write_made_runs(runs, count)
+    _, shards, task = _prepare(runs, folder / "overhead")
     times: tuple[list[float], list[float]] = [], []
     for _ in range(3):
         began = time.process_time()
-        run_study(load_runs([folder / f"runs-{count}"]), SETTINGS)
+        run_study(load_runs([runs]), SETTINGS)
         times[0].append(time.process_time() - began)
         shutil.rmtree(folder / "overhead" / "rows", ignore_errors=True)
         began = time.process_time()
@@ -197,15 +207,21 @@ def _measure_overhead(folder: Path, count: int) -> None:
 
 
 def _measure_report(folder: Path, rows: int) -> None:
-    """Print what a report of so many made-up rows costs, and the end of the study: whole processes with imports."""
+    """Print what a report of so many made-up rows costs, with a fifth of the shards missing and with all."""
     study = folder / "synthetic"
     write_synthetic_study(study, rows // 8)
-    size = sum(part.stat().st_size for part in (study / "rows").iterdir())
-    parts = sum(1 for _ in (study / "rows").iterdir())
-    print(f"A report of {rows} rows, {size / 1e6:.0f} MB in {parts} parts:")
-    for when, program in (("while it runs", _REPORT), ("its end, once", _SUMMARY), ("when it is finished", _REPORT)):
-        seconds, memory = run_measured([sys.executable, "-c", program, str(study)])
-        print(f"  {when:20} {seconds:.1f} s of CPU, {memory:.0f} MB", flush=True)
+    parts = sorted((study / "rows").iterdir())
+    size = sum(part.stat().st_size for part in parts)
+    print(f"A report of {rows} rows, {size / 1e6:.0f} MB in {len(parts)} parts:", flush=True)
+    late = parts[len(parts) * 4 // 5 + BATCH // 2 :]
+    for part in late:
+        part.rename(folder / part.name)
+    for when in (f"{len(parts) - len(late)} parts", "all parts"):
+        for what, program in (("sums kept, once", _SUMMARY), ("report", _REPORT)):
+            seconds, memory = run_measured([sys.executable, "-c", program, str(study)])
+            print(f"  {when}, {what:16} {seconds:5.1f} s of CPU, {memory:.0f} MB", flush=True)
+        for part in late if not late[0].exists() else ():
+            (folder / part.name).rename(part)
 
 
 def run_measured(command: Sequence[str]) -> tuple[float, float]:

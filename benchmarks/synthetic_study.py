@@ -91,7 +91,10 @@ def write_synthetic_study(folder: Path, runs: int, runs_of_part: int = RUNS_OF_P
         sample="",
         options=describe_settings(SETTINGS, {"model": None, "price": None, "price_set": "anthropic"}, calls=False),
     )
-    shards = [Shard(number, (Unit(f"s3://bucket/{number}", 1, ""),)) for number in range(runs // runs_of_part)]
+    shards = [
+        Shard(number, tuple(Unit(f"s3://bucket/runs/{number}/{place}.jsonl", 1, "") for place in range(runs_of_part)))
+        for number in range(runs // runs_of_part)
+    ]
     store.write("manifest.parquet", encode_manifest(shards))
     store.write("study.json", json.dumps({name: getattr(plan, name) for name in plan.__struct_fields__}).encode())
     (folder / "rows").mkdir()

@@ -43,6 +43,8 @@ python_maximum_signature_line_length = 80
 # Docstrings write `code` with one backtick.
 default_role = "code"
 
+# Quotes and ellipses alone: two dashes begin an option.
+smartquotes_action = "qe"
 html_theme = "furo"
 html_title = f"Elision {release}"
 html_show_sphinx = False

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import click
+
 from elision.cli.app import app
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
@@ -89,7 +91,10 @@ def _names(item: Any) -> str:
 def _default(item: Any) -> str:
     if item.required:
         return " Required."
-    return "" if item.default is None or item.default is False or item.default == "" else f" Default: `{item.default}`."
+    # Click has a value of its own for no default.
+    if item.default in (None, False, "") or item.default is click.core.UNSET:
+        return ""
+    return f" Default: `{item.default}`."
 
 
 if __name__ == "__main__":

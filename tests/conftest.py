@@ -7,6 +7,8 @@ Profiles: `quick` by default; `soak` with ELISION_SOAK=1, or by HYPOTHESIS_PROFI
 from __future__ import annotations
 
 import atexit
+import gc
+import itertools
 import os
 import socket
 import sys
@@ -21,23 +23,32 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.figures import FIGURES, ReportFigures
 from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
+from tests.soak import SOAK
 
+_FOLDER_NUMBERS = itertools.count()
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 # Quick runs are the same every time: a red `make test` must be about the change at hand. Soaks look for what is new.
 settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True, suppress_health_check=_PATIENT)
 settings.register_profile("soak", max_examples=300, deadline=None, suppress_health_check=_PATIENT)
-settings.load_profile(
-    os.environ.get("HYPOTHESIS_PROFILE", "soak" if os.environ.get("ELISION_SOAK") == "1" else "quick")
-)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "soak" if SOAK else "quick"))
 
 #: Files that take longest, in `make test` or in a soak.
 LONGEST = (
+    "tests/cli/test_studies",
+    "tests/clients/test_litellm",
+    "tests/clients/test_wrap",
+    "tests/docs/test_docs",
+    "tests/docs/test_recipes",
+    "tests/e2e/test_dashboard_in_browser",
+    "tests/e2e/test_fleet",
     "tests/gateway/test_faults_killed",
+    "tests/gateway/test_key_leases",
     "tests/gateway/test_random_agents",
     "tests/gateway/test_random_requests",
     "tests/gateway/test_soak",
     "tests/lab/test_bars",
+    "tests/manager/test_damaged_sessions",
     "tests/manager/test_durable",
     "tests/manager/test_live_equals_replay",
     "tests/manager/test_requests",
@@ -46,6 +57,7 @@ LONGEST = (
     "tests/providers/test_render_corpus",
     "tests/stores/linear_hash/test_crashes",
     "tests/stores/linear_hash/test_processes",
+    "tests/stores/test_contract",
     "tests/stores/test_kill",
 )
 
@@ -66,10 +78,20 @@ def _names_of_nobody() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has folders of its own for sessions and caches, which are made when they are used."""
+    number = next(_FOLDER_NUMBERS)
+    for kind in ("STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.getbasetemp() / f"{kind.lower()}-{number}"))
+
+
 def pytest_configure() -> None:
     # Without bytecode each process that a test starts compiles all that it imports, for seconds.
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) is not None:
         sys.dont_write_bytecode = False
+    # What is collected stays to the end. Looking through it for garbage again and again took a third of the run.
+    gc.disable()
     restore_interrupts()
     mark_descendants()
     # What is registered first runs last: servers that tests share are ended by then, each by whoever started it.
@@ -79,26 +101,40 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that all processes end at about the same time.
 
-    A soak leaves out what `make test` has done already: tests that have no longer form.
+    What is marked `soak` runs in a soak only. A soak leaves out what `make test` has done already: tests that have no
+    longer form.
     """
-    if os.environ.get("ELISION_SOAK") == "1":
-        short = [item for item in items if not _is_longer_in_soak(item)]
-        config.hook.pytest_deselected(items=short)
-        left_out = set(short)
+    left_out = {item for item in items if (_is_longer_in_soak(item) if SOAK else _is_soak_only(item)) != SOAK}
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one process more than there are cores: tests wait for servers and other processes."""
+    return (os.cpu_count() or 1) + 1
+
+
+def _is_soak_only(item: pytest.Item) -> bool:
+    return item.get_closest_marker("soak") is not None
+
+
 def _is_longer_in_soak(item: pytest.Item) -> bool:
-    """Return whether Hypothesis draws more examples for a test, or its file asks for ELISION_SOAK."""
-    return is_hypothesis_test(getattr(item, "obj", None)) or _asks_for_soak(item.path)
+    """Return whether a test is for soaks, Hypothesis draws more examples for it, or its file asks for more."""
+    return _is_soak_only(item) or is_hypothesis_test(getattr(item, "obj", None)) or _asks_for_soak(item.path)
 
 
 @cache
 def _asks_for_soak(file: Path) -> bool:
     text = file.read_text(encoding="utf-8")
     # All cassettes, wherever a file reads them, instead of a few.
-    return "ELISION_SOAK" in text or "tests.recorded.cassettes" in text
+    return "tests.soak" in text or "tests.recorded.cassettes" in text
 
 
 def _end_leftovers() -> None:

@@ -61,10 +61,10 @@ def test_per_turn_masking_kills_the_cache() -> None:
     aware = run_session("masking(window=10, schedule=cache-aware)", turns, anthropic)
     assert every_turn.state.epoch == 1 + 61 - 11
     assert aware.state.epoch <= 10
-    assert every_turn.bill.spent_usd > 1.2 * every_turn.bill.raw_spent_usd
-    assert aware.bill.spent_usd < aware.bill.raw_spent_usd
-    read = aware.bill.prompts.cache_read / aware.bill.prompts.prompt_tokens
-    assert read > 0.8 > every_turn.bill.prompts.cache_read / every_turn.bill.prompts.prompt_tokens
+    assert every_turn.money.spent_usd > 1.2 * every_turn.money.raw_spent_usd
+    assert aware.money.spent_usd < aware.money.raw_spent_usd
+    read = aware.money.prompts.cache_read / aware.money.prompts.prompt_tokens
+    assert read > 0.8 > every_turn.money.prompts.cache_read / every_turn.money.prompts.prompt_tokens
 
 
 def test_summaries_do_not_pile_up() -> None:
@@ -236,8 +236,8 @@ def test_tools_system_and_images_count() -> None:
 def test_savings_are_billed_savings() -> None:
     """Own counters instead of bills hide the cache and the summarizer: what is reported is what is billed."""
     session = run_session(HYBRID, steps(40), CACHED)
-    assert session.bill.summaries.usd > 0
-    books = session.bill
+    assert session.money.summaries.usd > 0
+    books = session.money
     assert books.spent_usd == pytest.approx(books.prompts.usd + books.answers.usd + books.summaries.usd)
     masked_only = sum(SIZER.count_observation(session.state.find_observation(key)) for key in session.state.hidden)
     assert masked_only > 0

@@ -1,9 +1,11 @@
-"""The scripts of `tools/`: which tests `make quick` runs, and how names, sizes and walks are measured."""
+"""The scripts of `tools/`: which tests `make quick` runs, mutants, and how names, sizes and walks are measured."""
 
 from __future__ import annotations
 
 import runpy
+import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -12,6 +14,8 @@ SELECT = runpy.run_path(str(TOOLS / "changed_tests.py"))["select_tests"]
 MEASURE = runpy.run_path(str(TOOLS / "measure_words.py"))
 SIZES = runpy.run_path(str(TOOLS / "measure_sizes.py"))
 WALK = runpy.run_path(str(TOOLS / "trace_walk.py"))
+with patch.object(sys, "path", [str(TOOLS), *sys.path]):
+    MUTATE = runpy.run_path(str(TOOLS / "mutate.py"))
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,40 @@ def test_the_walk_of_messages_is_traced() -> None:
     walk = WALK["trace_prepare"]()
     assert ("Calls.prepare", "messages") in {(function, name) for _, function, name in walk.names}
     assert all(file.endswith(".py") and not file.startswith("/") for file, _, _ in walk.names)
+
+
+def test_a_mutant_changes_one_place_of_a_function(tmp_path: Path) -> None:
+    """Comparisons, conditions, numbers, results and calls; no annotation, no word, nothing outside of functions."""
+    file = tmp_path / "module.py"
+    source = (
+        'LIMIT = 3\n\n\ndef pick(given: list[int], most: int = 4) -> int:\n    """Text of 5."""\n'
+        '    if len(given) < most and given:\n        print(f"{1}")\n        return given[0]\n    return 7\n'
+    )
+    file.write_text(source, encoding="utf-8")
+    found = MUTATE["list_mutants"](tmp_path, file)
+    assert [(each.line, each.old, each.new) for each in found] == [
+        (6, "len(given) < most and given", "not (len(given) < most and given)"),
+        (6, " and ", " or "),
+        (6, " < ", " <= "),
+        (7, 'print(f"{1}")', "pass"),
+        (8, "given[0]", "None"),
+        (8, "0", "1"),
+        (9, "7", "8"),
+    ]
+    assert b"return given[1]\n" in found[5].apply(source.encode())
+
+
+def test_mutants_are_those_of_their_seed() -> None:
+    """As many of each folder, the same ones every time."""
+    first, again, other = (MUTATE["choose_mutants"](seed, 10) for seed in (1, 1, 2))
+    assert first == again != other
+    assert {each.path.split("/")[1] for each in first} == set(MUTATE["FOLDERS"])
+
+
+def test_the_nearest_tests_are_tried_on_a_mutant_first() -> None:
+    """The mirror, whoever imports the module, and last the folders."""
+    mirror, near, *folders = MUTATE["list_steps"]("elision/stores/packing.py")
+    assert mirror == ["tests/stores/test_packing.py"]
+    assert mirror[0] not in near
+    assert all(path.endswith(".py") for path in near)
+    assert folders == [["tests/stores"], ["tests/manager"], ["tests/cli"]]

@@ -29,7 +29,6 @@ SAME_THING = {
     "outcomes": "of runs: the lab's, and the command of that name; of actions: what summaries say of them",
     "playback": "the server, and the command of that name",
     "replay": "the lab's, and the command of that name",
-    "rules": "the same for each provider, the values, and the command of that name",
     "view": "the values, and the command of that name",
     "registry": "of formats, and of extractors",
 }

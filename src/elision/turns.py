@@ -351,8 +351,8 @@ def _read_fields(turn: Any, index: int) -> tuple[str, Any, Any]:
 def _collect_turns(given: Sequence[TurnShape], session: Log) -> list[TurnShape]:
     """Return the given turns that no summary covers, with the texts that the session shows in place of results."""
     texts: dict[int, dict[int, str]] = {}
-    for (turn, position), text in session.state.list_shown_texts():
-        texts.setdefault(turn, {})[position] = text
+    for (turn, position), edit in session.state.edits.items():
+        texts.setdefault(turn, {})[position] = edit.text
     covered = session.state.covered_turns
     return [
         _replace_results(turn, texts[index]) if index in texts else turn

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from benchmarks import callbacks, stall
 
 from tests.figures import ReportFigures
 
 #: Waits are times: they say something on a machine that does nothing else, as that of `make soak`.
-pytestmark = [
-    pytest.mark.soak,
-    pytest.mark.skipif(os.environ.get("ELISION_SOAK") != "1", reason="needs an idle machine: make soak"),
-]
+pytestmark = pytest.mark.soak
 
 
 @pytest.mark.parametrize("run", [1, 2, 3])

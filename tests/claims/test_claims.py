@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from tests.claims.checks import CHECKS, list_false_claims
 from tests.claims.digests import find_bare_numbers, find_denied_lines, write_last_digest
 from tests.claims.hidden_results import EXAMPLES, HiddenResult, list_hidden_results, list_runs
 from tests.corpus import CORPUS, list_recordings, needs_corpus
+from tests.soak import SOAK
 from tests.summarizers.turns import make_turn
 
 #: Recordings in which each kind of false claim was found once.
@@ -20,7 +20,6 @@ SAMPLE = (
     "mini-swe-agent/msa-deepseek_lite_dev-marshmallow-code__marshmallow-1343.traj.json.gz",
     "openhands-v1-events/0535c419f44a.tar.gz",
 )
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 
 
 def list_claims(path: Path) -> list[str]:

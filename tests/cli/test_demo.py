@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "examples" / "runs"
 
 
+@pytest.mark.soak
 def test_the_sample_runs_are_priced_twice() -> None:
-    """As their own models, and all as the newest flagship."""
+    """As their own models, and all as the newest flagship. Without JSON, the README is held against it in every run."""
     result = run_elision("demo", "--json")
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)

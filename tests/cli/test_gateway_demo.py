@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -19,6 +19,7 @@ import pytest
 from elision.cli import gateway_demo
 from elision.stores.store_urls import open_store
 from tests.processes import start_process
+from tests.soak import sample_cases
 
 
 @contextmanager
@@ -52,9 +53,9 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     assert "this recorded model never uses it\n" in out, "lines are whole where no terminal cuts them"
     text = "\n".join(lines)
     # A call is recorded after its answer: on a busy machine the line of the eightieth may already count the next one.
-    assert re.search(r"call +8\d of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+%\)", text)
+    assert re.search(r"call +8\d of 84 +[\d,]+ tokens sent of [\d,]+ +saved by hiding so far \$0\.\d+ \(\d+ %\)", text)
     assert re.search(r"call +\d+ +\d+ results hidden", text)
-    usd = re.search(r"Saved +\$([\d.]+) \(\d+%\) by hiding, of \$([\d.]+)", text)
+    usd = re.search(r"Saved +\$([\d.]+) \(\d+ %\) by hiding, of \$([\d.]+)", text)
     assert usd is not None
     assert 0 < float(usd[1]) < float(usd[2])
     store = open_store(f"sqlite:///{tmp_path}/demo.db")
@@ -90,10 +91,9 @@ def test_it_sums_up_behind_its_last_call(monkeypatch: pytest.MonkeyPatch) -> Non
     assert gateway_demo.session(stop, "http://gateway", "s", 82, of=84) == states[0], "it does not wait for ever"
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "when", ["at once", "behind the run"] if os.environ.get("ELISION_SOAK") == "1" else ["at once"]
+    ("when", "number"),
+    sample_cases(product(["at once", "behind the run"], [signal.SIGINT, signal.SIGTERM]), 4),
 )
 def test_it_is_ended(tmp_path: Path, when: str, number: signal.Signals) -> None:
     """Whenever it is interrupted or told to end, it ends with 0 and with everything that it started."""

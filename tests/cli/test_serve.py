@@ -65,7 +65,8 @@ def test_one_worker(tmp_path: Path, upstream: str) -> None:
     with start_serve(tmp_path, *options(upstream)) as gateway:
         assert gateway.first_lines[0] == f"OpenAI clients:    {gateway.url}/v1\n"
         assert gateway.first_lines[2] == f"Dashboard:         {gateway.url}/\n"
-        assert gateway.first_lines[3] == (
+        assert gateway.first_lines[3] == "Sessions:          nowhere\n"
+        assert gateway.first_lines[4] == (
             "Summaries:         no model writes summaries; digest (masking makes none of its own)\n"
         )
         assert gateway.send_request("/v1/chat/completions", b"{}", authorization="Bearer sk-secret") == (200, b"ok")
@@ -146,14 +147,14 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, **environ:
     [
         (["--host", "0.0.0.0"], "--host '0.0.0.0': others can reach it there, and"),
         (["--workers", "2", "--store", "memory:"], "--workers 2: a store at memory: serves one process"),
-        (["--store", "nonsense"], "--store: 'nonsense' will not do; give one of: memory:, sqlite:///FILE"),
-        (["--at-limit", "stop"], "--at-limit: 'stop' will not do; give one of: hint, refuse"),
-        (["--log", "x"], "--log: 'x' will not do; give one of: auto, none, text, json"),
+        (["--store", "nonsense"], "--store: 'nonsense' is not valid; give one of: memory:, sqlite:///FILE"),
+        (["--at-limit", "stop"], "--at-limit: 'stop' is not valid; give one of: hint, refuse"),
+        (["--log", "x"], "--log: 'x' is not valid; give one of: auto, none, text, json"),
         (
             ["--upstream-openai", "api.openai.com"],
-            "--upstream-openai: 'api.openai.com' will not do; give an address that begins with http:// or https://",
+            "--upstream-openai: 'api.openai.com' is not valid; give an address that begins with http:// or https://",
         ),
-        (["--token", "short"], "--token: what is given will not do; give 16 or more"),
+        (["--token", "short"], "--token: the value is not valid; give 16 or more"),
         (["--strategy", "maskin"], "--strategy: "),
     ],
 )

@@ -46,8 +46,8 @@ def test_every_setting_is_shown(width: int) -> None:
 
 def test_wide_terminals_show_the_meaning() -> None:
     """Where there is room, what each setting means stands beside it on the same line."""
-    assert "newest turns that stay verbatim" in printed(width=160)
-    assert "newest turns that stay verbatim" not in printed(width=100)
+    assert "newest turns whose tool results stay" in printed(width=160)
+    assert "newest turns whose tool results stay" not in printed(width=100)
 
 
 def test_only_what_somebody_set_is_shown() -> None:
@@ -66,7 +66,7 @@ def test_nothing_set_is_a_sentence(tmp_path: Path) -> None:
 
 def test_what_has_no_effect_is_said() -> None:
     """A setting that another strategy set aside is named below the table."""
-    text = printed(AGENT_CONTEXT_STRATEGY="raw")
+    text = printed(ELISION_STRATEGY="raw")
     assert "masking_window: used if the strategy masks by turns, as masking and hybrid do" in " ".join(text.split())
 
 
@@ -92,7 +92,7 @@ _AS_RAW = "nothing is hidden, largest request about 49,700 tokens (raw 49,700)."
 )
 def test_when_the_strategy_will_act(strategy: str, expected: str) -> None:
     """One sentence, for a typical run at the prices in force; JSON has the figures."""
-    given = {"AGENT_CONTEXT_STRATEGY": strategy, "AGENT_CONTEXT_MASKING_WINDOW": ""}
+    given = {"ELISION_STRATEGY": strategy, "ELISION_MASKING_WINDOW": ""}
     (Path.cwd() / "elision.toml").unlink()
     forecast = CliRunner().invoke(app, ["replay", "--forecast"], env=given)
     words = " ".join(forecast.stdout.split())
@@ -105,23 +105,23 @@ def test_when_the_strategy_will_act(strategy: str, expected: str) -> None:
 
 def test_json() -> None:
     """The same as JSON, passwords left out."""
-    found = json.loads(printed("--json", AGENT_CONTEXT_STORE="postgresql://me:hunter2@db/x"))
+    found = json.loads(printed("--json", ELISION_STORE="postgresql://me:hunter2@db/x"))
     assert found["schema"] == "elision/1"
     by_name = {each["name"]: each for each in found["settings"]}
     assert list(by_name) == list(ALL_KEYS)
     assert by_name["masking_window"]["from"] == "elision.toml:2"
     assert by_name["store"] == {
         "name": "store",
-        "variable": "AGENT_CONTEXT_STORE",
+        "variable": "ELISION_STORE",
         "value": "postgresql://me:***@db/x",
-        "from": "AGENT_CONTEXT_STORE",
+        "from": "ELISION_STORE",
         "note": "",
     }
 
 
 def test_errors_are_ours() -> None:
     """A wrong setting is an error of ours: the command line makes a sentence of it."""
-    assert isinstance(run(AGENT_CONTEXT_MAX_TURN="3").exception, SettingError)
+    assert isinstance(run(ELISION_MAX_TURN="3").exception, SettingError)
 
 
 def test_who_writes_summaries_is_said() -> None:
@@ -129,9 +129,9 @@ def test_who_writes_summaries_is_said() -> None:
     assert "Summaries: no model writes summaries; digest\n" in printed()
     Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
     environ = {
-        "AGENT_CONTEXT_SUMMARIZER": "openai:qwen3-coder",
-        "AGENT_CONTEXT_SUMMARIZER_BASE_URL": "http://127.0.0.1:9/v1",
-        "AGENT_CONTEXT_SUMMARY_PROMPT": "prompt.txt",
+        "ELISION_SUMMARIZER": "openai:qwen3-coder",
+        "ELISION_SUMMARIZER_BASE_URL": "http://127.0.0.1:9/v1",
+        "ELISION_SUMMARY_PROMPT": "prompt.txt",
     }
     said = "written by openai:qwen3-coder at http://127.0.0.1:9/v1, prompt prompt.txt"
     assert f"Summaries: {said}\n" in printed(**environ)
@@ -141,7 +141,7 @@ def test_who_writes_summaries_is_said() -> None:
 def test_a_prompt_without_effect_is_noted() -> None:
     """The digest asks no model: the setting is kept, and what it would be used for is said."""
     Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
-    text = printed(width=160, AGENT_CONTEXT_SUMMARY_PROMPT="prompt.txt")
+    text = printed(width=160, ELISION_SUMMARY_PROMPT="prompt.txt")
     assert "summary_prompt: used if a model writes summaries; the digest asks none" in text
 
 
@@ -159,7 +159,7 @@ def test_a_prompt_without_effect_is_noted() -> None:
 def test_a_small_window_for_openhands_is_warned_of(tmp_path: Path, strategy: str, window: str, warned: bool) -> None:
     """From the published runs, in the text and in JSON; of other agents' windows nothing is known."""
     (tmp_path / "elision.toml").unlink()
-    environ = {"AGENT_CONTEXT_STRATEGY": strategy, "AGENT_CONTEXT_MASKING_WINDOW": window}
+    environ = {"ELISION_STRATEGY": strategy, "ELISION_MASKING_WINDOW": window}
     assert (f"Warning: a window of {window} turns is small for OpenHands." in printed(**environ)) == warned
     warning = json.loads(printed("--json", **environ))["warning"]
     assert (warning is not None) == warned

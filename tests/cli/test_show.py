@@ -373,8 +373,8 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     whole = Log.fold(events, LogSetup(parse_strategy(strategy), find_prices(stored.MODEL), sizer))
     account = SessionLog(info=info, events=events, sizer=sizer, guards=Guards()).build_report()
     assert account.final is not None
-    assert account.final.costs.ours == pytest.approx(whole.bill.spent_usd, rel=0.01)
-    assert account.final.costs.raw == pytest.approx(whole.bill.raw_spent_usd)
+    assert account.final.costs.ours == pytest.approx(whole.money.spent_usd, rel=0.01)
+    assert account.final.costs.raw == pytest.approx(whole.money.raw_spent_usd)
 
 
 def test_the_chart() -> None:

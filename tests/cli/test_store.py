@@ -37,6 +37,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         opened.append("run", (add_turn(2, "y" * 9_000),), after=1, at=now - 86_400 * 2)
         begin_session(opened, "odd\x1b[31m\nkey", at=now - 7_200)
         opened.create(new_session("fork", parent="run", shared=1, at=now - 60))
+    monkeypatch.setenv("ELISION_STORE", "sqlite:///elision.db")
     return "sqlite:///elision.db"
 
 
@@ -47,7 +48,8 @@ def run(*arguments: str, width: int = 100) -> Result:
 def printed(*arguments: str, width: int = 100) -> str:
     result = run(*arguments, width=width)
     assert result.exit_code == 0, (result.output, result.exception)
-    return result.output
+    # Which store it is, on the lines before the result.
+    return "".join(line for line in result.output.splitlines(True) if not line.startswith("store: "))
 
 
 def failed(kind: type[Exception], *arguments: str) -> str:
@@ -113,10 +115,12 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 
 def test_the_settings_name_the_store(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AGENT_CONTEXT_STORE, unless --store does."""
+    """ELISION_STORE, unless --store does; the command says which it is, unless it is to be quiet."""
     Path("elision.db").rename("other.db")
-    monkeypatch.setenv("AGENT_CONTEXT_STORE", "sqlite:///other.db")
+    monkeypatch.setenv("ELISION_STORE", "sqlite:///other.db")
     assert "4 sessions" in printed("--sizes")
+    assert run("--sizes").stderr == run("gc", "--dry-run").stderr == "store: sqlite:///other.db\n"
+    assert run("--sizes", "--quiet").stderr == ""
     assert "no store" in failed(StoreError, "--sizes", "--store", url)
 
 
@@ -207,7 +211,7 @@ def test_fsck_lists_what_is_wrong(url: str) -> None:
         connection.execute("UPDATE texts SET uses = uses + 1")
         connection.execute("UPDATE records SET body = x'00' WHERE id & 4294967295 = 2")
     assert "3 findings, 1 with losses" in failed(CorruptError, "check")
-    lines = run("check").output.splitlines()
+    lines = run("check").stdout.splitlines()
     assert lines[0].startswith("lost  session 'run', record 2: ")
     assert all(line.startswith("kept  ") for line in lines[1:3])
 
@@ -307,9 +311,9 @@ def test_an_export_of_nothing_leaves_the_old_one(url: str) -> None:
 
 
 def test_other_peoples_files_are_left_alone(url: str) -> None:
-    """A file that is none of our exports is not overwritten; a missing folder is said."""
+    """A file that is not a report of Elision exports is not overwritten; a missing folder is said."""
     Path("notes.txt").write_text("mine", "utf-8")
-    assert "none of our" in failed(OutputError, "export", "run", "--out", "notes.txt")
+    assert "not a report of Elision" in failed(OutputError, "export", "run", "--out", "notes.txt")
     assert Path("notes.txt").read_text("utf-8") == "mine"
     assert "no folder" in failed(OutputError, "export", "run", "--out", "none/run.jsonl")
 

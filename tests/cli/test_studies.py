@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ import pytest
 from elision.study.study_folder import StudyFolder
 from tests.cli.in_process import run_elision
 from tests.processes import PATIENCE, start_process
+from tests.soak import sample_cases
 from tests.study.made_runs import hash_rows, read_rows, write_runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
@@ -32,7 +34,7 @@ MANY = 450
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_runs(tmp_path_factory.mktemp("many") / "runs", MANY, turns=4)
+    return write_runs(tmp_path_factory.mktemp("many") / "runs", MANY, turns=2)
 
 
 @pytest.fixture(scope="module")
@@ -87,15 +89,45 @@ def test_a_report_of_the_summary_is_that_of_the_rows(whole: Path, tmp_path: Path
     assert "2 of 3 shards are finished" in run_elision("replay", "--report", study).stdout
 
 
-@pytest.mark.parametrize("count_from", [0, 1])
+@pytest.mark.parametrize("count_from", sample_cases([1, 0], 2))
 def test_parts_of_an_array_job(runs: Path, whole: Path, tmp_path: Path, count_from: int) -> None:
     """Parts in any order, counted from 0 or from 1, make the same study; only the last one completes it."""
     for place in (2, 0, 1):
         result = run_elision(
-            "replay", runs, "--out", tmp_path / "study", "--shard", f"{place + count_from}/3", *OPTIONS
+            "replay",
+            runs,
+            "--out",
+            tmp_path / "study",
+            "--shard",
+            f"{place + count_from}/3",
+            "--workers",
+            "1",
+            *OPTIONS,
         )
         assert result.returncode == 0, result.stderr
         assert not result.stdout
+    assert hash_rows(tmp_path / "study") == hash_rows(whole)
+
+
+def test_the_array_job_of_the_guide(runs: Path, whole: Path, tmp_path: Path) -> None:
+    """Its commands are valid for a shell, and what `sbatch` would start for each task makes the study."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "studies.md").read_text("utf-8")
+    block = r"```text\n([^`]*sbatch --array=0-(\d+) [^`]*--wrap \\\n  '([^'`]*)'[^`]*)```"
+    found = re.search(block, page)
+    assert found is not None
+    subprocess.run(["bash", "-n"], input=found[1], text=True, check=True)
+    assert f"/{int(found[2]) + 1}" in found[3]
+    places = {"s3://bucket/runs": runs, "s3://bucket/study": tmp_path / "study"}
+    task = found[3].replace(f"/{int(found[2]) + 1}", "/4")
+    for url, place in places.items():
+        task = task.replace(url, shlex.quote(str(place)))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    for number in (3, 0, 1, 2, 1):
+        environment = {**os.environ, "PATH": path, "SLURM_ARRAY_TASK_ID": str(number)}
+        command = ["sh", "-c", f"{task} {shlex.join(OPTIONS)}"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert ", 0 to do" in done.stderr
     assert hash_rows(tmp_path / "study") == hash_rows(whole)
 
 
@@ -125,6 +157,7 @@ def test_a_killed_worker_costs_nothing(runs: Path, whole: Path, tmp_path: Path) 
     assert hash_rows(tmp_path / "study") == hash_rows(whole)
 
 
+@pytest.mark.soak
 def test_a_killed_head_is_continued(runs: Path, whole: Path, tmp_path: Path) -> None:
     """Its workers end with it; the same command completes the study, with nothing lost and nothing twice."""
     with start_study(runs, tmp_path / "study", "--workers", "1") as process:
@@ -161,8 +194,9 @@ def test_ctrl_c_leaves_a_valid_study(runs: Path, whole: Path, tmp_path: Path) ->
     assert hash_rows(tmp_path / "study") == hash_rows(whole)
 
 
-def test_a_full_disk_is_continued(runs: Path, whole: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_continued(tmp_path: Path) -> None:
     """Where no file may grow further, the study ends with a sentence; with room, the same command completes it."""
+    runs = write_runs(tmp_path / "runs", 3, turns=4)
     prepared = run_elision("replay", runs, "--out", tmp_path / "study", "--workers", "0", *OPTIONS)
     assert prepared.returncode == 0, prepared.stderr
 
@@ -179,9 +213,10 @@ def test_a_full_disk_is_continued(runs: Path, whole: Path, tmp_path: Path) -> No
     assert "Traceback" not in errors
     assert not output
     assert not [path for path in (tmp_path / "study").rglob("*") if path.name.startswith(".")]
-    result = run_elision("replay", runs, "--out", tmp_path / "study", "--workers", "1", *OPTIONS)
-    assert result.returncode == 0, result.stderr
-    assert hash_rows(tmp_path / "study") == hash_rows(whole)
+    for study in ("study", "whole"):
+        result = run_elision("replay", runs, "--out", tmp_path / study, "--workers", "1", *OPTIONS)
+        assert result.returncode == 0, result.stderr
+    assert hash_rows(tmp_path / "study") == hash_rows(tmp_path / "whole")
 
 
 def test_a_shard_that_cannot_be_done(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from elision import ContextManager
 from elision.config.gateway_keys import ALL_KEYS
 from elision.config.setting_keys import ALIASES, CONFIG
+from elision.stores.store_urls import locate_store
 from tests.cli.in_process import run_elision
 from tests.manager.agents import make_history
 
@@ -59,7 +60,8 @@ def test_variables_without_our_prefix_do_no_harm_to_mcp() -> None:
     found = subprocess.run(
         [sys.executable, "-m", "elision", "mcp"], env=environment, input="", capture_output=True, text=True, check=False
     )
-    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
+    assert (found.returncode, found.stdout) == (0, "")
+    assert found.stderr == f"store: {locate_store('sqlite:')}\n"
 
 
 def test_variables_without_our_prefix_do_no_harm_to_from_env() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -43,15 +44,25 @@ def test_a_gateway_of_its_own(provider: Playback, tmp_path: Path, work: Path) ->
     assert provider.violations == []
     assert len(provider.requests) == CALLS
     assert b"tokens hidden" in provider.requests[-1].raw
-    (line,) = done.stderr.splitlines()
+    first, line = done.stderr.splitlines()
+    assert re.fullmatch(r"elision: dashboard, until \S+ ends: http://127\.0\.0\.1:\d+/", first)
     assert line.startswith(f"elision: {CALLS} calls, ")
-    look = line.partition(": elision ")[2].split()
+    words, _, place = line.removesuffix(")").partition(" (store: ")
+    assert place == f"sqlite:///{home}/.local/state/elision/sessions.db"
+    look = [*words.partition(": elision ")[2].split(), "--store", place]
     # The command that the line names works, and the user's project has no new file.
     shown = run_elision(*look)
     assert shown.returncode == 0, shown.stderr
     assert "calls" in shown.stdout
     assert read_tree(work) == {}
-    assert set(read_tree(home)) == {".local/state/elision/sessions.db", ".local/state/elision/sessions.db.secret"}
+    kept = {
+        ".local/state/elision/sessions.db",
+        ".local/state/elision/sessions.db.secret",
+        ".cache/elision/listing.json",
+    }
+    # A reader leaves the files of SQLite's log, which the next writer takes away.
+    left = {f".local/state/elision/sessions.db-{end}" for end in ("shm", "wal")}
+    assert kept <= set(read_tree(home)) <= kept | left
 
 
 RESUMED = """
@@ -71,7 +82,8 @@ kept.write_text(json.dumps(messages))
 def test_a_resumed_session_is_counted(provider: Playback, tmp_path: Path, work: Path) -> None:
     """A conversation that goes on after another start is the same session, and the line says so."""
     environment = make_environment(tmp_path / "home", provider.url)
-    lines = [run_wrap(["--", sys.executable, "-c", RESUMED], environment, work).stderr for _ in range(2)]
+    told = [run_wrap(["--", sys.executable, "-c", RESUMED], environment, work).stderr for _ in range(2)]
+    lines = [each.splitlines()[-1] for each in told]
     assert [line.partition(",")[0] for line in lines] == ["elision: 3 calls", "elision: 6 calls"]
     assert lines[0].rpartition(" show ")[2] == lines[1].rpartition(" show ")[2]
 
@@ -163,7 +175,7 @@ def test_bad_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_CONTEXT_GATEWAY_PORT", "9")
     monkeypatch.setenv("XDG_STATE_HOME", "/dev/null/nope")
     done = run_elision("wrap", "--", sys.executable, "-c", "")
-    assert "/dev/null/nope/elision cannot be made" in done.stderr
+    assert "/dev/null/nope/elision: the folder for sessions cannot be made" in done.stderr
     assert "--store" in done.stderr
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:notaport/v1")
     done = run_elision("wrap", "--store", "memory:", "--", sys.executable, "-c", "")

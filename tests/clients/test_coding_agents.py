@@ -19,6 +19,7 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn
 from tests.clients import agents
 from tests.e2e.doors import EAGER, gateway
+from tests.soak import leave_to_soak
 
 TASK = "Look at a.txt and say how long it is."
 AGAIN = "And once more, please."
@@ -91,7 +92,7 @@ PI: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("way", PI)
+@pytest.mark.parametrize("way", leave_to_soak(PI, "chat", "responses"))
 def test_pi(pi: Path, tmp_path: Path, work: Path, way: str) -> None:
     """pi works through a task with its own tools; taken up again behind a gateway that begins anew, it goes on."""
     api, model = PI[way]

@@ -14,6 +14,7 @@ from elision.testing.playback import Playback
 from elision.trajectory.trajectory import Trajectory
 from tests.clients.environments import LiteLLM
 from tests.e2e.doors import EAGER, FOLDING, gateway, recorded
+from tests.soak import sample_cases
 
 Json = dict[str, Any]
 RUN = recorded("openhands", 12)
@@ -64,7 +65,7 @@ def worked_through(litellm: LiteLLM, url: str, way: str, run: Trajectory) -> Non
         follower.take(litellm.do(do, **options(url, model), **more, **follower.request))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", sample_cases(WAYS, 2))
 def test_a_run(litellm: LiteLLM, provider: Playback, way: str) -> None:
     """Every answer is the recorded one, every request upstream is sound, much is hidden, and it is one session."""
     with gateway(provider.url, strategy=FOLDING if way.endswith("stream") else EAGER) as door:
@@ -75,7 +76,7 @@ def test_a_run(litellm: LiteLLM, provider: Playback, way: str) -> None:
     assert b"elision_recall" in provider.requests[-1].raw
 
 
-@pytest.mark.parametrize("way", ["openai-stream", "anthropic-stream"])
+@pytest.mark.parametrize("way", sample_cases(["anthropic-stream", "openai-stream"], 2))
 def test_parallel_tools(litellm: LiteLLM, provider: Playback, way: str) -> None:
     """Calls of one breath come as one, in streams too, and their results stay together."""
     assert max(len(turn.actions) for turn in PI.turns) > 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from tests.clients.environments import LiteLLM
 from tests.e2e.doors import EAGER, gateway, recorded
+from tests.soak import SOAK
 
 #: Whole in `make soak`.
-CALLS = 1_000 if os.environ.get("ELISION_SOAK") == "1" else 60
+CALLS = 1_000 if SOAK else 60
 #: Behind such a line the agent's work is handed in.
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 AS_IT_IS = {"observation_template": "{{ output.output }}"}

@@ -31,6 +31,7 @@ from tests.clients.environments import ROOT, LiteLLM, Outside, plain_environment
 from tests.clients.test_mini_swe_agent import AS_IT_IS, agent, outputs, recording, task
 from tests.e2e.doors import NOWHERE, recorded
 from tests.lab.outcome_files import write_report
+from tests.soak import leave_to_soak
 
 SCAFFOLDS = ROOT / "examples" / "scaffolds"
 #: Strategy -> calls after which something of all that it does has happened: 10, 21 + 10, 43 + 10, and some.
@@ -107,7 +108,7 @@ def work(litellm: LiteLLM, strategy: str, store: str = "memory:", save: str = ""
     return provider, outputs(played)[:-1]
 
 
-@pytest.mark.parametrize("strategy", CALLS)
+@pytest.mark.parametrize("strategy", leave_to_soak(CALLS, "masking", "summarization"))
 def test_mini_swe_agent(litellm: LiteLLM, strategy: str) -> None:
     """The program, unmodified, works to its end under every strategy."""
     provider, printed = work(litellm, strategy)
@@ -162,7 +163,7 @@ def lengthen(short: Trajectory, turns: int) -> Trajectory:
     return Trajectory(id="swe-agent", head=short.head, turns=tuple(made), model=short.model)
 
 
-@pytest.mark.parametrize("strategy", ["masking", "summarization"])
+@pytest.mark.parametrize("strategy", leave_to_soak(["masking", "summarization"], "summarization"))
 def test_what_swe_agent_sends(litellm: LiteLLM, strategy: str) -> None:
     """A run whose requests are LiteLLM's, with the arguments that SWE-agent gives it, under every strategy."""
     played = lengthen(recorded("openhands", 12), CALLS[strategy])

@@ -18,6 +18,7 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn
 from elision.wrap.agent_table import AGENTS
 from tests.clients.environments import Outside
+from tests.soak import leave_to_soak
 from tests.wrap.wrapped import make_environment, read_tree, run_wrap
 
 KEY = "sk-client"
@@ -128,7 +129,7 @@ def start_folder(tmp_path: Path) -> Callable[[Path, str], Path]:
     return make
 
 
-@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize("name", leave_to_soak(WRAPPED, "opencode", "qwen"))
 def test_a_wrapped_agent(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, start_folder: Callable[[Path, str], Path]
 ) -> None:
@@ -143,7 +144,7 @@ def test_a_wrapped_agent(
 MCP_TOOLS = {"claude": "mcp__elision__recall_hidden", "opencode": "elision_recall_hidden"}
 
 
-@pytest.mark.parametrize("name", MCP_TOOLS)
+@pytest.mark.parametrize("name", leave_to_soak(MCP_TOOLS, "opencode"))
 def test_a_wrapped_agent_with_a_server(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, start_folder: Callable[[Path, str], Path]
 ) -> None:

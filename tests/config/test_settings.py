@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ from hypothesis import strategies as st
 
 from elision.config import Settings, effective_settings, load_settings
 from elision.config.gateway_keys import ALL_KEYS
-from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX
-from elision.config.setting_readers import STORES, SUMMARY_PROVIDERS
+from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX
+from elision.config.setting_readers import SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
 from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
-from elision.stores import store_urls
 from elision.strategies.budget import Budget
 from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
@@ -210,7 +210,7 @@ def test_somebody_else_s_pyproject(tmp_path: Path) -> None:
 
 
 def test_a_named_file(tmp_path: Path) -> None:
-    """AGENT_CONTEXT_CONFIG names the file, from the working folder; then no other is read."""
+    """ELISION_CONFIG names the file, from the working folder; then no other is read."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "agent.toml").write_text("max_turns = 4", encoding="utf-8")
     found = of(tmp_path, "max_turns = 5", CONFIG="deep/agent.toml")
@@ -231,7 +231,7 @@ def test_who_has_the_last_word(tmp_path: Path) -> None:
     assert [places(each)["max_turns"] for each in found] == [
         "default",
         "elision.toml:1",
-        "AGENT_CONTEXT_MAX_TURNS",
+        "ELISION_MAX_TURNS",
         "argument max_turns",
     ]
 
@@ -249,7 +249,7 @@ def test_an_empty_variable_says_nothing(tmp_path: Path) -> None:
 def test_the_process_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anything given, environment and working folder are the process's."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("AGENT_CONTEXT_STRATEGY", "raw")
+    monkeypatch.setenv("ELISION_STRATEGY", "raw")
     (tmp_path / "elision.toml").write_text("max_turns = 6", encoding="utf-8")
     found = load_settings()
     assert (found.strategy, found.guards.max_turns) == (Raw(), 6)
@@ -361,7 +361,7 @@ def test_an_option_in_the_text_and_a_setting(tmp_path: Path) -> None:
     (tmp_path / "elision.toml").unlink()
     assert of(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="5").strategy == Masking(window=5)
     assert refused(tmp_path, STRATEGY="masking(window=5)", MASKING_WINDOW="8") == (
-        "AGENT_CONTEXT_MASKING_WINDOW says 8, but AGENT_CONTEXT_STRATEGY says window=5; keep one of them"
+        "ELISION_MASKING_WINDOW says 8, but ELISION_STRATEGY says window=5; keep one of them"
     )
 
 
@@ -410,7 +410,7 @@ def test_summary_tokens_of_summarization(tmp_path: Path) -> None:
 def test_two_settings_for_one_option(tmp_path: Path) -> None:
     """Of two sources the higher one counts; one source of two minds is refused, with both places."""
     assert refused(tmp_path, STRATEGY="two-tier", SUMMARY_TOKENS="40000", HARD_TOKENS="50000") == (
-        "AGENT_CONTEXT_HARD_TOKENS says 50000, but AGENT_CONTEXT_SUMMARY_TOKENS says 40000; keep one of them"
+        "ELISION_HARD_TOKENS says 50000, but ELISION_SUMMARY_TOKENS says 40000; keep one of them"
     )
     assert refused(tmp_path, "strategy = 'two-tier'\nsummary_tokens = 40_000\nhard_tokens = 50_000") == (
         "elision.toml:3 says 50000, but elision.toml:2 says 40000; keep one of them"
@@ -418,17 +418,17 @@ def test_two_settings_for_one_option(tmp_path: Path) -> None:
     found = of(tmp_path, "strategy = 'two-tier'\nsummary_tokens = 40_000", HARD_TOKENS="50000")
     assert found.strategy == parse_strategy("two-tier(hard=50_000)")
     notes = {each.key.name: each.note for each in found.entries if each.note}
-    assert notes == {"summary_tokens": "AGENT_CONTEXT_HARD_TOKENS says hard too"}
+    assert notes == {"summary_tokens": "ELISION_HARD_TOKENS says hard too"}
 
 
 def test_names_of_the_specification(tmp_path: Path) -> None:
     """The names that it has for three settings are read too, as the variable's or the file's own place."""
     found = of(tmp_path, "summarization_turn_threshold = 30", STRATEGY="hybrid", RESERVED_FOR_RESPONSE="1500")
     assert found.strategy == parse_strategy("hybrid(summarize_at=30, budget=budget(reserved=1500))")
-    assert places(found)["reserved"] == "AGENT_CONTEXT_RESERVED_FOR_RESPONSE"
+    assert places(found)["reserved"] == "ELISION_RESERVED_FOR_RESPONSE"
     assert places(found)["summary_turns"] == "elision.toml:1"
     assert refused(tmp_path, RESERVED="1000", RESERVED_FOR_RESPONSE="1500") == (
-        "AGENT_CONTEXT_RESERVED_FOR_RESPONSE says 1500, but AGENT_CONTEXT_RESERVED says 1000; keep one of them"
+        "ELISION_RESERVED_FOR_RESPONSE says 1500, but ELISION_RESERVED says 1000; keep one of them"
     )
 
 
@@ -488,16 +488,16 @@ def test_the_digest_asks_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "mend"),
     [
-        ("MASKING_WINDOW", "0", "give turns, a whole number, 1 or more"),
-        ("MASKING_WINDOW", "ten", "give turns, a whole number, 1 or more"),
-        ("MASKING_WINDOW", "1.5", "give turns, a whole number, 1 or more"),
-        ("RESERVED", "-1", "give tokens, a whole number, 0 or more"),
-        ("TOKEN_BUDGET", "1e5", "give tokens, a whole number, 1 or more, or none"),
-        ("MAX_CONTEXT_PCT", "85", "give a share above 0 and up to 1, such as 0.85, or 85%"),
+        ("MASKING_WINDOW", "0", "give a whole number of turns, 1 or more"),
+        ("MASKING_WINDOW", "ten", "give a whole number of turns, 1 or more"),
+        ("MASKING_WINDOW", "1.5", "give a whole number of turns, 1 or more"),
+        ("RESERVED", "-1", "give a whole number of tokens, 0 or more"),
+        ("TOKEN_BUDGET", "1e5", "give a whole number of tokens, 1 or more, or none"),
+        ("MAX_CONTEXT_PCT", "85", "give a share above 0 and up to 1, such as 0.85, or 85 %"),
         ("MAX_CONTEXT_PCT", "nan", "give a share"),
         ("MAX_COST_USD", "-3", "give US dollars, above 0, or none"),
         ("MAX_COST_USD", "inf", "give US dollars"),
-        ("PLATEAU_WINDOW", "1", "give turns, a whole number, 2 or more, or none"),
+        ("PLATEAU_WINDOW", "1", "give a whole number of turns, 2 or more, or none"),
         ("BACKGROUND", "maybe", "give true or false"),
         ("STORE", "sqlit:///x", "give one of: memory:, sqlite:///FILE"),
         ("STORE", "agent.db", "give one of: memory:, sqlite:///FILE"),
@@ -513,7 +513,7 @@ def test_the_digest_asks_no_model(tmp_path: Path) -> None:
         ("REDACT_WITHOUT", "everything", "no kind 'everything'"),
         ("STRATEGY", "hybird", "no strategy 'hybird'"),
         ("STRATEGY", "masking(window=0)", "give a whole number, 1 or more"),
-        ("SUMMARY_MAX_TOKENS", "10", "give tokens, a whole number, 50 or more"),
+        ("SUMMARY_MAX_TOKENS", "10", "give a whole number of tokens, 50 or more"),
     ],
 )
 def test_values_without_meaning(tmp_path: Path, name: str, value: str, mend: str) -> None:
@@ -526,7 +526,7 @@ def test_values_without_meaning(tmp_path: Path, name: str, value: str, mend: str
 def test_toml_types(tmp_path: Path) -> None:
     """True is no number and a number is no text."""
     assert refused(tmp_path, "masking_window = true").startswith(
-        "elision.toml:1: True is no masking_window; give turns"
+        "elision.toml:1: True is not a valid masking_window; give a whole"
     )
     assert "give a text" in refused(tmp_path, "session = 5")
     assert "give names" in refused(tmp_path, "redact_without = [1]")
@@ -534,25 +534,24 @@ def test_toml_types(tmp_path: Path) -> None:
 
 def test_a_budget_that_its_reserve_eats(tmp_path: Path) -> None:
     """What cannot work at any model is said before there is one."""
-    assert refused(tmp_path, TOKEN_BUDGET="1000").startswith("AGENT_CONTEXT_TOKEN_BUDGET: a budget of 1000 tokens")
-    assert refused(tmp_path, STRATEGY="masking(budget=1000)").startswith("AGENT_CONTEXT_STRATEGY: a budget of 1000")
+    assert refused(tmp_path, TOKEN_BUDGET="1000").startswith("ELISION_TOKEN_BUDGET: a budget of 1000 tokens")
+    assert refused(tmp_path, STRATEGY="masking(budget=1000)").startswith("ELISION_STRATEGY: a budget of 1000")
 
 
 def test_options_that_contradict_each_other(tmp_path: Path) -> None:
     """A strategy that cannot be built names the settings that asked for it."""
     text = refused(tmp_path, STRATEGY="hybrid", SUMMARY_TURNS="1")
     assert text == (
-        "AGENT_CONTEXT_SUMMARY_TURNS: hybrid(summarize_at=1): the newest turn stays out of a summary; "
-        "give 2 turns or more"
+        "ELISION_SUMMARY_TURNS: hybrid(summarize_at=1): the newest turn stays out of a summary; give 2 turns or more"
     )
     text = refused(tmp_path, STRATEGY="hybrid(summarize_at=10, tail=10)")
-    assert text.startswith("AGENT_CONTEXT_STRATEGY: hybrid(summarize_at=10, tail=10): summarize_at must exceed tail")
+    assert text.startswith("ELISION_STRATEGY: hybrid(summarize_at=10, tail=10): summarize_at must exceed tail")
 
 
 def test_unknown_names(tmp_path: Path) -> None:
     """An unknown name is an error with the nearest one, written as it is written there; its value is not shown."""
     assert refused(tmp_path, MASKING_WINDW="hunter2") == (
-        "AGENT_CONTEXT_MASKING_WINDW: no such setting; did you mean AGENT_CONTEXT_MASKING_WINDOW?"
+        "ELISION_MASKING_WINDW: no such setting; did you mean ELISION_MASKING_WINDOW?"
     )
     assert refused(tmp_path, "\n\nmasking_windw = 3") == (
         "elision.toml:3: no setting 'masking_windw'; did you mean masking_window?"
@@ -569,8 +568,13 @@ def test_unknown_names(tmp_path: Path) -> None:
 
 def test_unlike_anything(tmp_path: Path) -> None:
     """Where no name is near all are listed; a credential is told where it belongs."""
-    assert all(key.variable in refused(tmp_path, ZZZ="1") for key in KEYS.values())
-    assert "read by the provider's own client" in refused(tmp_path, OPENAI_API_KEY="sk-x")
+    known = refused(tmp_path, "zzz = 1")
+    assert all(name in known for name in KEYS)
+    (tmp_path / "elision.toml").unlink()
+    with pytest.raises(SettingError, match="AGENT_CONTEXT_ZZZ: no such setting; there are: AGENT_CONTEXT_STRATEGY, "):
+        load_settings({"AGENT_CONTEXT_ZZZ": "1"}, tmp_path)
+    with pytest.raises(SettingError, match="read by the provider's own client"):
+        load_settings({"AGENT_CONTEXT_OPENAI_API_KEY": "sk-x"}, tmp_path)
     assert "variables are written in capitals" in refused(tmp_path, max_turns="1")
 
 
@@ -590,10 +594,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert "no table [tool.elision]" in refused(tmp_path, CONFIG="pyproject.toml")
 
 
-def test_summarizers_and_stores_are_those_that_exist() -> None:
+def test_summarizers_are_those_that_exist() -> None:
     """What may be given is what the library can make."""
     assert set(KINDS) == {"digest", *SUMMARY_PROVIDERS}
-    assert tuple(STORES.values()) == store_urls._FORMS
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
@@ -650,20 +653,123 @@ def test_any_argument(arguments: dict[str, Any]) -> None:
     assert all(entry.place == f"argument {entry.key.name}" for entry in found.entries if entry.key.name in arguments)
 
 
-def test_a_setting_under_the_product_s_name_is_refused(tmp_path: Path) -> None:
-    """Else it would be ignored in silence: every setting begins with AGENT_CONTEXT_."""
-    with pytest.raises(SettingError, match="begin with AGENT_CONTEXT_; AGENT_CONTEXT_STRATEGY is"):
-        load_settings({"ELISION_STRATEGY": "raw"}, tmp_path)
-    assert load_settings({"ELISION_HOME": "x"}, tmp_path).strategy == load_settings({}, tmp_path).strategy
+#: Each setting -> two values for it that differ.
+VALUES = {
+    "strategy": ("raw", "hybrid"),
+    "schedule": ("every-turn", "cache-aware"),
+    "placeholder": ("[gone]", "[left out]"),
+    "summary_tail": ("3", "4"),
+    "max_context_pct": ("0.5", "60%"),
+    "soft": ("0.7", "75%"),
+    "low": ("0.5", "0.6"),
+    "token_budget": ("50_000", "60,000"),
+    "max_cost_usd": ("$2", "3.5"),
+    "summarizer": ("digest", "openai:gpt-5-mini"),
+    "summarizer_base_url": ("http://127.0.0.1:9", "http://127.0.0.1:10"),
+    "summary_prompt": ("one.txt", "two.txt"),
+    "summary_example": ("on", "off"),
+    "summary_temperature": ("0", "1.5"),
+    "store": ("memory:", "sqlite:///here.db"),
+    "session": ("one", "two"),
+    "model": ("gpt-5", "claude-opus-5-5"),
+    "prices": ("openai", "anthropic"),
+    "redact_without": ("jwt", "password"),
+    "redact_patterns": ("a=b+", "a=c+"),
+    "gateway_host": ("127.0.0.1", "localhost"),
+    "gateway_admin_token": ("0123456789abcdef", "fedcba9876543210"),
+    "gateway_secret": ("0123456789abcdef", "fedcba9876543210"),
+    "gateway_upstream_openai": ("http://127.0.0.1:9", "none"),
+    "gateway_upstream_anthropic": ("http://127.0.0.1:9", "none"),
+    "gateway_upstream_gemini": ("http://127.0.0.1:9", "none"),
+    "gateway_session_max_cost_usd": ("2", "3"),
+    "gateway_key_max_cost_usd": ("2", "3"),
+}
+
+
+def list_values(name: str) -> tuple[str, str]:
+    """Two values of a setting: its words, if it is a choice or a flag, or else numbers."""
+    if name in VALUES:
+        return VALUES[name]
+    for pair in (("50", "60"), ("true", "false")):
+        with suppress(ValueError):
+            ALL_KEYS[name].read(pair[0])
+            return pair
+    with pytest.raises(ValueError, match="give one of: ") as refusal:
+        ALL_KEYS[name].read("?")
+    first, second, *_ = str(refusal.value).removeprefix("give one of: ").split(", ")
+    return first, second
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that settings name."""
+    folder = tmp_path_factory.mktemp("prompts")
+    for name in ("one.txt", "two.txt"):
+        (folder / name).write_text("{previous}{example}{turns}", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("prefix", [PREFIX, SPECIFIED_PREFIX])
+def test_every_setting_has_two_variables(prefix: str, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ELISION_X and AGENT_CONTEXT_X set the same; both at once may only say the same, or the error names both."""
+    monkeypatch.chdir(prompts)
+    for name, key in ALL_KEYS.items():
+        value, other = list_values(name)
+        company = {"ELISION_SUMMARIZER": "openai:gpt-5"} if name == "summarizer_base_url" else {}
+        both = [f"{each}{name.upper()}" for each in sorted((PREFIX, SPECIFIED_PREFIX), key=lambda it: it != prefix)]
+        expected = load_settings(company, prompts, **{name: value})
+        for environ in ({both[0]: value}, dict.fromkeys(both, value)):
+            found = load_settings(environ | company, prompts)
+            assert places(found)[name] in environ
+            assert replace(found, entries=()) == replace(expected, entries=())
+            assert shown(found) == shown(expected)
+        with pytest.raises(SettingError) as refusal:
+            load_settings({both[0]: value, both[1]: other} | company, prompts)
+        assert all(f"{variable} says" in str(refusal.value) for variable in both)
+        assert not (key.secret and (value in str(refusal.value) or other in str(refusal.value)))
+
+
+def test_two_files_named_by_both_variables(tmp_path: Path) -> None:
+    """The file of settings has two variables too; the error names both."""
+    (tmp_path / "a.toml").write_text("max_turns = 3\n", encoding="utf-8")
+    for variable in ("ELISION_CONFIG", "AGENT_CONTEXT_CONFIG"):
+        assert load_settings({variable: "a.toml"}, tmp_path).guards.max_turns == 3
+    with pytest.raises(SettingError, match=r"ELISION_CONFIG says a.toml, but AGENT_CONTEXT_CONFIG says b.toml; keep"):
+        load_settings({"ELISION_CONFIG": "a.toml", "AGENT_CONTEXT_CONFIG": "b.toml"}, tmp_path)
+
+
+def test_a_mistyped_variable_is_an_error_and_one_of_others_is_not(tmp_path: Path) -> None:
+    """ELISION_ begins names of other things too: what Kubernetes says of a service, what `elision wrap` sets."""
+    with pytest.raises(SettingError, match=r"ELISION_STRATGY: no such setting; did you mean ELISION_STRATEGY?"):
+        load_settings({"ELISION_STRATGY": "raw"}, tmp_path)
+    others = {
+        "ELISION_HOME": "x",
+        "ELISION_GATEWAY_URL": "http://127.0.0.1:9",
+        "ELISION_MCP_TOKEN": "s3cret",
+        "ELISION_SERVICE_HOST": "10.0.0.1",
+        "ELISION_SERVICE_PORT": "80",
+        "ELISION_SERVICE_PORT_HTTP": "80",
+        "ELISION_PORT": "tcp://10.0.0.1:80",
+        "ELISION_PORT_80_TCP": "tcp://10.0.0.1:80",
+        "ELISION_PORT_80_TCP_PROTO": "tcp",
+        "ELISION_PORT_80_TCP_PORT": "80",
+        "ELISION_PORT_80_TCP_ADDR": "10.0.0.1",
+        "ELISION_GATEWAY_SERVICE_HOST": "10.0.0.1",
+        "ELISION_GATEWAY_SERVICE_PORT": "8377",
+        "ELISION_GATEWAY_PORT": "tcp://10.0.0.1:8377",
+        "ELISION_GATEWAY_PORT_8377_TCP_PORT": "8377",
+        "ELISION_SOAK": "1",
+    }
+    assert shown(load_settings(others, tmp_path)) == shown(load_settings({}, tmp_path))
 
 
 @pytest.mark.parametrize("spelled", [str.upper, str.lower])
-@pytest.mark.parametrize("name", [*ALL_KEYS, *ALIASES, CONFIG])
-def test_a_variable_without_our_prefix_has_no_effect(name: str, spelled: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_variable_without_our_prefix_has_no_effect(spelled: Callable[[str], str], tmp_path: Path) -> None:
     """MODEL, STORE, LOG and the like are other programs' variables: they are not read, whatever they hold."""
-    variable = spelled(name)
-    assert shown(load_settings({variable: "gpt-4"}, tmp_path)) == shown(load_settings({}, tmp_path))
-    assert places(load_settings({variable: "gpt-4"}, tmp_path)) == places(load_settings({}, tmp_path))
+    plain = load_settings({}, tmp_path)
+    for name in (*ALL_KEYS, *ALIASES, CONFIG):
+        found = load_settings({spelled(name): "gpt-4"}, tmp_path)
+        assert (shown(found), places(found)) == (shown(plain), places(plain)), name
 
 
 # -- prompts for summaries ---------------------------------------------------------------------------------------------
@@ -672,15 +778,15 @@ def test_a_variable_without_our_prefix_has_no_effect(name: str, spelled: Callabl
 def test_a_prompt_file_is_checked_with_the_settings(tmp_path: Path) -> None:
     """A file that is missing, or lacks a marker, is refused by variable, file and line, whoever writes summaries."""
     missing = refused(tmp_path, SUMMARY_PROMPT=str(tmp_path / "none.txt"))
-    assert missing.startswith("AGENT_CONTEXT_SUMMARY_PROMPT: ")
+    assert missing.startswith("ELISION_SUMMARY_PROMPT: ")
     assert "none.txt: cannot be read: No such file or directory; give the path of a text file" in missing
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("{previous}\n\n{histroy}\n", encoding="utf-8")
     wrong = refused(tmp_path, SUMMARY_PROMPT=str(prompt))
-    assert f"AGENT_CONTEXT_SUMMARY_PROMPT: {prompt}:3: no marker {{histroy}}; there are {{previous}}" in wrong
+    assert f"ELISION_SUMMARY_PROMPT: {prompt}:3: no marker {{histroy}}; there are {{previous}}" in wrong
     prompt.write_text("{previous}\n{turns}\n", encoding="utf-8")
     both = refused(tmp_path, SUMMARY_PROMPT=str(prompt), SUMMARY_EXAMPLE="on")
-    assert both.startswith("AGENT_CONTEXT_SUMMARY_PROMPT, AGENT_CONTEXT_SUMMARY_EXAMPLE: ")
+    assert both.startswith("ELISION_SUMMARY_PROMPT, ELISION_SUMMARY_EXAMPLE: ")
     assert "no line has {example}; add it, or set summary_example=off" in both
 
 

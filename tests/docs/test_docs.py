@@ -19,6 +19,7 @@ import pytest
 from elision.lab.candidates import DEFAULTS
 from tests.docs.blocks import (
     CONTRIBUTING,
+    DOCS,
     PAGES,
     ROOT,
     Block,
@@ -116,6 +117,14 @@ def test_extras_exist() -> None:
     found = {extra for extras in re.findall(r"elision\[([\w,-]+)\]", text) for extra in extras.split(",")}
     assert found
     assert found <= set(project["optional-dependencies"])
+
+
+def test_pages_that_install_lead_to_the_checkout() -> None:
+    """The package is not published: what to run until then is written once."""
+    said = "start/gateway.md#install-and-start"
+    for page in DOCS:
+        text = page.read_text(encoding="utf-8")
+        assert "pip install 'elision[" not in text or said in text or page.match("start/gateway.md"), page
 
 
 def test_the_published_options_are_those_of_the_defaults() -> None:

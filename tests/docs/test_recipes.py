@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING, followed to the letter in a copy of the project."""
+"""The recipes that CONTRIBUTING names, followed to the letter in a copy of the project."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import CONTRIBUTING, ROOT, applied, blocks, commands
+from tests.docs.blocks import CONTRIBUTING, ROOT, Block, applied, blocks, commands
 
-BLOCKS = blocks(CONTRIBUTING)
+RECIPES = sorted((ROOT / "tests" / "recipes").glob("*.md"))
+BLOCKS = [block for recipe in RECIPES for block in blocks(recipe)]
+#: Recipe -> the files of `src` that it touches: new ones, and the table that names them.
+TOUCHED = {"format": 2, "price": 1, "strategy": 2}
 COPIED = ("src", "tests", "examples", "pyproject.toml")
 TYPED = [command.text for block in BLOCKS if block.language == "console" for command in commands(block)]
 
@@ -25,7 +28,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, at / name, ignore=shutil.ignore_patterns("__pycache__"))
+            # With its bytecode: each of the processes would compile all that it imports.
+            shutil.copytree(source, at / name)
         else:
             shutil.copy(source, at / name)
     for block in BLOCKS:
@@ -53,14 +57,14 @@ def run(at: Path, *command: str) -> str:
     return done.stdout
 
 
-def test_every_recipe_ends_with_a_trial() -> None:
-    """Each of the three recipes has files or changes, and commands to try them."""
-    text = CONTRIBUTING.read_text(encoding="utf-8")
-    recipes = [text.index(f"\n## Add a {what}\n") for what in ("strategy", "reader", "price")]
-    for start, end in zip(recipes, [*recipes[1:], len(text)], strict=True):
-        inside = [block for block in BLOCKS if start < block.start < end]
-        assert any(block.title for block in inside)
-        assert sum(len(list(commands(block))) for block in inside if block.language == "console") >= 2
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+def test_a_recipe_touches_few_files_and_ends_with_a_trial(recipe: Path) -> None:
+    """Each has files or changes, as many in `src` as CONTRIBUTING says, and commands to try them."""
+    assert f"(tests/recipes/{recipe.name})" in CONTRIBUTING.read_text(encoding="utf-8")
+    found: list[Block] = blocks(recipe)
+    assert len({block.title for block in found if block.title.startswith("src/")}) == TOUCHED[recipe.stem]
+    assert any(block.title.startswith("tests/") for block in found)
+    assert sum(len(list(commands(block))) for block in found if block.language == "console") >= 2
 
 
 def test_the_tests_of_the_recipes_pass(copy: Path) -> None:

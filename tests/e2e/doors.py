@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,11 +17,12 @@ from elision.formats.registry import read_runs
 from elision.gateway.gateway_thread import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.trajectory.trajectory import Trajectory
+from tests.soak import SOAK
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 NOWHERE = Path("/nowhere")
 #: Turns of each recorded run that are worked through; whole runs take minutes.
-CALLS = 1_000 if os.environ.get("ELISION_SOAK") == "1" else 12
+CALLS = 1_000 if SOAK else 12
 #: Hides at every turn whatever is older than two, so that little has to be said for much to be hidden.
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=400, schedule=every-turn)"

@@ -11,9 +11,12 @@ import sys
 import zipfile
 from collections.abc import Callable
 from configparser import ConfigParser
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.soak import leave_to_soak
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"
@@ -42,6 +45,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Install the wheel with one extra, or with none, and return the folder of its commands."""
 
+    @cache
     def install(extra: str) -> Path:
         folder = tmp_path_factory.mktemp(extra or "bare")
         wanted = f"{wheel}[{extra}]" if extra else str(wheel)
@@ -98,8 +102,13 @@ def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> 
                 MCP: "mcp",
             },
         ),
-        ("tune", [TUNE], {PLAYBACK: "gateway"}),
-        ("report", [("replay", str(RUN), "-s", "masking", "--png", "cost.png")], {PLAYBACK: "gateway"}),
+        pytest.param("tune", [TUNE], {PLAYBACK: "gateway"}, marks=pytest.mark.soak),
+        pytest.param(
+            "report",
+            [("replay", str(RUN), "-s", "masking", "--png", "cost.png")],
+            {PLAYBACK: "gateway"},
+            marks=pytest.mark.soak,
+        ),
         ("gateway", [LIST, REPLAY], {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"}),
     ],
     ids=["no extra", "cli", "tune", "report", "gateway"],
@@ -143,7 +152,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("extra", PROGRAMS)
+@pytest.mark.parametrize("extra", leave_to_soak(PROGRAMS, "llm", "postgres", "prometheus", "otel"))
 def test_a_program_works_with_its_extra(extra: str, install: Callable[[str], Path]) -> None:
     """The library, with the package that each extra is installed for."""
     done = _run([install(extra) / "python", "-W", "error", "-c", PROGRAMS[extra]], ANTHROPIC_API_KEY="k")

@@ -17,6 +17,7 @@ from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded
+from tests.soak import pair_cases
 
 Json = dict[str, Any]
 Ask = Callable[[openai.OpenAI, Json], Json]
@@ -113,8 +114,7 @@ def worked_through(client: openai.OpenAI, way: str, run: Any) -> None:
 # -- whole runs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "strategy"), pair_cases(WAYS, [EAGER, FOLDING]))
 def test_a_run(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     """Every answer is the recorded one, every request that is made of the client's is sound, and it is one session."""
     with gateway(provider.url, strategy=strategy) as door, wire.openai(door.url) as client:

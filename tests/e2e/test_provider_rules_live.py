@@ -10,7 +10,7 @@ import anthropic
 import openai
 import pytest
 
-from elision.providers.anthropic.rules import MAX_BREAKPOINTS, find_breakpoints, has_automatic_breakpoint
+from elision.providers.anthropic.breakpoints import MAX_BREAKPOINTS, find_breakpoints, has_automatic_breakpoint
 from elision.providers.provider import Api
 from elision.testing.builders import long_text, step, trajectory
 from elision.testing.follower import Follower

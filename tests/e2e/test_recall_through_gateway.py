@@ -30,11 +30,14 @@ from tests.e2e.scripted_model import (
     text,
     thought,
 )
+from tests.soak import pair_cases
 
 Json = dict[str, Any]
 BOUND = "claude-opus-5-5"
 BOTH = pytest.mark.parametrize("streamed", [False, True])
 ALL = pytest.mark.parametrize("api", APIS)
+#: Patterns that are too large, or no regular expressions of ours.
+REFUSED = ("(?:(?:(?:a{300}){300}){300})", "(?=a)b", "(" * 5_000 + ")" * 5_000)
 
 
 class Script:
@@ -207,9 +210,8 @@ def test_of_nothing(api: Api, streamed: bool) -> None:
     assert b"not found" in again.messages[places(again)[0] + 1]
 
 
-@ALL
 @BOTH
-@pytest.mark.parametrize("pattern", ["(?:(?:(?:a{300}){300}){300})", "(?=a)b", "(" * 5_000 + ")" * 5_000])
+@pytest.mark.parametrize(("api", "pattern"), pair_cases(APIS, REFUSED))
 def test_with_a_pattern_that_is_refused(api: Api, streamed: bool, pattern: str) -> None:
     """The model is told in one line why, and what to do; the conversation goes on."""
     asking = Call(id="r0", tool=RECALL, arguments_given=(("handle", "t1.1"), ("pattern", pattern)))
@@ -251,9 +253,8 @@ def test_with_thinking_around(api: Api, streamed: bool) -> None:
 # -- over processes ---------------------------------------------------------------------------------------------------
 
 
-@ALL
 @BOTH
-@pytest.mark.parametrize("way", ["alone", "beside"])
+@pytest.mark.parametrize(("api", "way"), pair_cases(APIS, ["alone", "beside"]))
 def test_after_a_restart_and_at_another_door(api: Api, streamed: bool, way: str, tmp_path: Path) -> None:
     """A new process, and another one beside it, send the same bytes for what the client never saw."""
     store = f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -21,17 +20,17 @@ from tests.gateway.checking_provider import AGENT_HEADER, TURN_HEADER
 from tests.gateway.recorded_agents import TWIN_COUNT, RecordedAgent, list_marks, load_runs, make_agents
 from tests.gateway.recorded_clients import RecordedClients
 from tests.gateway.serve_process import ServeProcess, start_serve
+from tests.soak import SOAK
 from tests.stores.postgres_server import make_fresh_url
 
-WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents that are nobody's twins, one for each API, and turns of the longest.
-AGENTS, LONGEST = 3, 1_000 if WHOLE else 14
+AGENTS, LONGEST = 3, 1_000 if SOAK else 14
 #: Decides by what was said alone: every byte is known beforehand.
 MASKING = "masking(window=2, schedule=every-turn)"
 #: Summaries are written while calls go on, and stand in whichever comes next.
 HYBRID = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=400, schedule=every-turn)"
 #: A strategy, and whether both processes are asked every time.
-WAYS = [(MASKING, False), (HYBRID, True), (MASKING, True), (HYBRID, False)][: 4 if WHOLE else 2]
+WAYS = [(MASKING, True), (HYBRID, False), (MASKING, False), (HYBRID, True)][: 4 if SOAK else 1]
 
 #: The turn from which on both are asked: before, the same words at the same time are two agents'.
 BEGUN, NEVER = 4, float("inf")
@@ -109,7 +108,6 @@ def assert_hidden_for_good(got: Upstream) -> None:
         assert hidden
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(("strategy", "at_once"), WAYS)
 def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool) -> None:
     """Each session's calls go to them in turn, or each to both at the same time: no turn is lost or doubled, what is
@@ -130,7 +128,6 @@ def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool)
     with_store(url, assert_whole)
 
 
-@pytest.mark.soak
 def test_two_workers_on_sqlite(tmp_path: Path) -> None:
     """Two workers of one gateway, whichever takes the connection: the very bytes that one would send."""
     url = f"sqlite:///{tmp_path}/s.db"

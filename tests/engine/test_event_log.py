@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, count_output_tokens, decide, hold_view, make_plain_terms, run_pass
+from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
@@ -111,7 +112,7 @@ def test_raw_is_the_identity() -> None:
     session = run_session("raw", steps(12))
     assert session.newest_call is not None
     assert session.newest_call.view.segments == session.state.make_raw_view().segments
-    assert session.bill.spent_usd == session.bill.raw_spent_usd
+    assert session.money.spent_usd == session.money.raw_spent_usd
     assert session.state.epoch == 1
 
 
@@ -122,10 +123,10 @@ def test_bills_are_the_price_list_s() -> None:
     session.add_turn(step(1, "ok", usage=Usage(output=70)))
     second = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
-    assert session.bill.newest_prompt == CACHED.bill_call(second.tokens, first.tokens)
-    assert session.bill.answers.output == 70
+    assert session.money.newest_prompt == CACHED.bill_call(second.tokens, first.tokens)
+    assert session.money.answers.output == 70
     expected = CACHED.bill_call(first.tokens, 0, 70).usd + CACHED.bill_call(second.tokens, first.tokens).usd
-    assert session.bill.spent_usd == pytest.approx(expected)
+    assert session.money.spent_usd == pytest.approx(expected)
 
 
 def test_answers_without_usage_are_counted() -> None:
@@ -194,7 +195,7 @@ def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> 
     assert session.newest_call.view.segments == session.state.make_raw_view().segments
     assert session.newest_call.decided.summary is None
     assert reason in session.newest_call.decided.reason
-    assert session.bill.summaries.input > 0
+    assert session.money.summaries.input > 0
 
 
 def test_retries_back_off() -> None:
@@ -253,8 +254,8 @@ def test_the_summarizer_s_bill() -> None:
     assert session.newest_call.summarizer_bill.input == summary.input_tokens > 0
     assert summary.output_tokens == SIZER.count(summary.text)
     assert (
-        session.bill.spent_usd
-        == session.bill.prompts.usd + session.bill.answers.usd + session.newest_call.summarizer_bill.usd
+        session.money.spent_usd
+        == session.money.prompts.usd + session.money.answers.usd + session.newest_call.summarizer_bill.usd
     )
 
 
@@ -265,7 +266,7 @@ def test_a_new_model_is_a_cold_cache() -> None:
     run_session(
         "raw",
         turns,
-        watch=lambda session: reads.append(session.bill.newest_prompt.cache_read if session.newest_call else 0),
+        watch=lambda session: reads.append(session.money.newest_prompt.cache_read if session.newest_call else 0),
     )
     assert reads[1] > 0
     assert reads[2] == 0
@@ -374,8 +375,8 @@ def test_a_resumed_session_goes_on_as_if_it_had_never_stopped(spec: str) -> None
         if number % 5 == 0:
             parted = Log.fold(parted.events, LogSetup(parse_strategy(spec), CACHED, SIZER))
     assert parted.events == whole.events
-    assert parted.bill.spent_usd == pytest.approx(whole.bill.spent_usd)
-    assert parted.bill.raw_spent_usd == pytest.approx(whole.bill.raw_spent_usd)
+    assert parted.money.spent_usd == pytest.approx(whole.money.spent_usd)
+    assert parted.money.raw_spent_usd == pytest.approx(whole.money.raw_spent_usd)
     assert (parted.reports.scale.correction, parted.state.epoch) == (7, whole.state.epoch)
 
 
@@ -399,7 +400,7 @@ def test_a_head_that_changed_rewrites_everything() -> None:
     assert hidden.items() <= session.state.hidden.items()
     assert session.state.make_raw_view().segments[0].source.text == "another task"  # type: ignore[union-attr]
     assert session.newest_call is not None
-    assert session.bill.newest_prompt.cache_read == session.bill.newest_raw_prompt.cache_read == 0
+    assert session.money.newest_prompt.cache_read == session.money.newest_raw_prompt.cache_read == 0
 
 
 RECALL = {"name": "elision_recall", "description": "Reads again. " * 20, "input_schema": {"type": "object"}}
@@ -431,13 +432,13 @@ def test_the_call_in_which_the_tools_enter_reads_nothing_from_the_cache() -> Non
     entered = session.newest_call
     assert entered is not None
     assert entered.decided.offers
-    assert session.bill.newest_prompt == CACHED.bill_call(entered.view.tokens, 0)
-    assert session.bill.newest_raw_prompt.cache_read > 0
+    assert session.money.newest_prompt == CACHED.bill_call(entered.view.tokens, 0)
+    assert session.money.newest_raw_prompt.cache_read > 0
     session.add_turn(step(3, "ok"))
     run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert session.newest_call is not None
     assert not session.newest_call.decided.offers
-    assert session.bill.newest_prompt.cache_read > 0
+    assert session.money.newest_prompt.cache_read > 0
 
 
 def test_tools_are_no_part_of_the_other_bill() -> None:
@@ -447,7 +448,7 @@ def test_tools_are_no_part_of_the_other_bill() -> None:
     assert called(without, 3) == [False] * 4
     assert with_tools.newest_call is not None
     assert without.newest_call is not None
-    assert with_tools.bill.newest_raw_prompt == without.bill.newest_raw_prompt
+    assert with_tools.money.newest_raw_prompt == without.money.newest_raw_prompt
     assert with_tools.newest_call.view.tokens == without.newest_call.view.tokens + with_tools.state.recall_tokens
     assert with_tools.state.make_raw_view().marks == without.state.make_raw_view().marks
 
@@ -561,3 +562,52 @@ def test_a_window_that_was_learned_limits_every_view() -> None:
     session.record_event(WindowLearned(call=12, window=3_000))
     view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
     assert view.tokens <= 3_000 * 0.85 - 1_000
+
+
+def report_prompts(rate: int, *, model: str = "", prices: Prices = CACHED) -> Log:
+    """A session of `raw` whose provider counts `rate` of its tokens for each of ours; its second half is of `model`."""
+    session = begin_session("raw", prices)
+    for item in steps(20):
+        run_pass(decide(session, make_plain_terms(None, model if item.index > 10 else "")), write_brief_summary)
+        assert session.newest_call is not None
+        reported = Usage(input=rate * session.newest_call.view.tokens)
+        session.record_event(UsageReported(call=session.state.calls, usage=reported))
+        session.add_turn(item)
+    return session
+
+
+def test_the_growth_of_prompts_tells_the_provider_s_rate() -> None:
+    """Two of its tokens for one of ours, where each prompt begins with the one before, and one model counted both."""
+    assert report_prompts(2).reports.scale.rate == 2.0
+    parted = report_prompts(2, model="another").reports.scale
+    assert (parted.rate, parted._grown_billed) == (2.0, 2 * parted._grown_counted)
+    whole = report_prompts(2).reports.scale
+    assert 0 < parted._grown_counted < whole._grown_counted
+
+
+def test_a_report_that_cannot_be_of_the_newest_request_teaches_nothing() -> None:
+    """Of another call, of no prompt, or of more than the window; a prompt as long as the window is one."""
+    session = begin_session("raw", replace(CACHED, window=5_000))
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
+    for called, tokens, learned in ((2, 90, 0), (1, 0, 0), (1, 5_001, 0), (1, 5_000, 5_000)):
+        session.record_event(UsageReported(call=called, usage=Usage(input=tokens)))
+        assert session.reports.scale.billed_tokens == learned
+
+
+def test_a_report_tells_how_long_cache_entries_live() -> None:
+    """All that was written lives an hour: so does what is written next."""
+    session = begin_session("raw")
+    run_pass(decide(session, make_plain_terms()), write_brief_summary)
+    session.record_event(UsageReported(call=1, usage=Usage(cache_write=40, cache_write_1h=40)))
+    assert session.reports.find_hour_turn(None) == ALL_TURNS
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_nothing_before_bound_thinking_is_hidden(bound: int) -> None:
+    """The first turn that may be edited is; the one before is not."""
+    session = begin_session("masking(window=1, schedule=every-turn, fold=false)")
+    for item in steps(6):
+        session.add_turn(item)
+    run_pass(decide(session, replace(make_plain_terms(), editable_from=bound)), write_brief_summary)
+    assert session.newest_call is not None
+    assert sorted(mask.key[0] for mask in session.newest_call.decided.masks) == list(range(bound, 6))

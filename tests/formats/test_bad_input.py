@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-import os
 import random
 import shutil
 import tracemalloc
@@ -18,6 +17,7 @@ import pytest
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.soak import SOAK
 
 DATA = Path(__file__).parents[1] / "data"
 #: Recordings that are folders; their files are damaged in their place.
@@ -30,7 +30,6 @@ SAMPLES = sorted(
     and not any(folder in path.parents for folder in FOLDERS)
 )
 MB = 2**20
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
@@ -102,31 +101,31 @@ def test_invalid_utf8_in_one_value(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A line of 200 MB between two good ones, compressed to some hundred KB."""
+    """A line of 70 MB between two good ones, compressed to some hundred KB."""
     path = tmp_path_factory.mktemp("huge") / "x.jsonl.gz"
     begin, end = (
         gzip.compress(text) for text in (GOOD.encode() + b'\n{"messages": "', b'"}\n' + GOOD.encode() + b"\n")
     )
     # Members in a row are one file.
-    path.write_bytes(begin + 200 * gzip.compress(b"a" * MB) + end)
+    path.write_bytes(begin + 70 * gzip.compress(b"a" * MB) + end)
     return path
 
 
-def test_a_line_of_200_mb(huge: Path) -> None:
+def test_a_line_of_70_mb(huge: Path) -> None:
     """An enormous line is skipped with a Problem, the lines around it are read, and it is never copied."""
     tracemalloc.start()
     runs, problems = split(huge)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(runs) == 2
-    assert ["200 MB, over the limit" in problem.reason for problem in problems] == [True]
-    assert peak < 300 * MB  # the decompressed file itself, and room for its buffer to grow
+    assert ["70 MB, over the limit" in problem.reason for problem in problems] == [True]
+    assert peak < 105 * MB  # the decompressed file itself, and room for its buffer to grow
 
 
-def test_200_mb_of_nothing(tmp_path: Path) -> None:
-    """200 MB that are no JSON are refused by their first bytes."""
+def test_20_mb_of_nothing(tmp_path: Path) -> None:
+    """20 MB that are no JSON are refused by their first bytes."""
     path = tmp_path / "x.json.gz"
-    path.write_bytes(200 * gzip.compress(b"a" * MB))
+    path.write_bytes(20 * gzip.compress(b"a" * MB))
     assert "begins with 'aaa" in error_of(path)
 
 

@@ -93,6 +93,11 @@ def make_body(
     return json.dumps(told | ({"stream": True} if stream else {}), separators=(" , ", " :  ")).encode()
 
 
+def is_streamed(raw: bytes) -> bool:
+    """Whether a request asks for a stream, however it is spaced."""
+    return b'"stream":true' in raw.replace(b" ", b"")
+
+
 # -- what a provider says ------------------------------------------------------------------------------------------
 
 

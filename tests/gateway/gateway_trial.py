@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from elision.providers.provider import Api
-from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, render_frames, render_whole
+from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, is_streamed, render_frames, render_whole
 from tests.gateway.loopback_gateway import HttpClient, RunningGateway, make_settings, run_gateway
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
@@ -29,7 +29,7 @@ def find_api(asked: ReceivedRequest) -> Api:
 async def answer_soundly(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """A provider that answers."""
     api = find_api(asked)
-    if b'"stream" :  true' in asked.body:
+    if is_streamed(asked.body):
         writer.write(render_response(b"".join(render_frames(api)), "200 OK", EVENTS_HEADER))
     else:
         writer.write(render_response(render_whole(api), "200 OK", JSON_HEADER))

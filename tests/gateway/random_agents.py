@@ -16,8 +16,8 @@ from typing import Any
 from elision.gateway.app import GatewayApp
 from elision.gateway.recall_rounds import MAX_ROUNDS
 from elision.providers.provider import Api
-from elision.providers.request_rules import list_violations
 from elision.testing.recorded_run import RecordedReply
+from elision.testing.request_rules import list_violations
 from tests.gateway import conversation_bytes
 from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, MODELS, PATHS, Json
 from tests.gateway.random_requests import (

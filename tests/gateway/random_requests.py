@@ -20,8 +20,8 @@ from elision.gateway.upstream import UpstreamError
 from elision.gateway.wire import Headers
 from elision.gateway.worker import Worker
 from elision.providers.provider import Api
-from elision.providers.request_rules import list_new_violations, list_violations
 from elision.testing.recorded_run import RecordedReply
+from elision.testing.request_rules import list_new_violations, list_violations
 from tests.gateway import conversation_bytes
 from tests.gateway.conversation_bytes import APIS, EAGER, LIST_FIELDS, PATHS, Json
 from tests.gateway.loopback_gateway import make_settings
@@ -223,12 +223,20 @@ class FakeResponse:
     parts: list[bytes]
     cut: bool = False
 
-    def get_header(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self.headers if key.lower() == name), None)
+    def _find(self, name: bytes) -> str:
+        return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
+
+    @property
+    def content_type(self) -> str:
+        return self._find(b"content-type")
+
+    @property
+    def content_encoding(self) -> str:
+        return self._find(b"content-encoding")
 
     @property
     def is_event_stream(self) -> bool:
-        return (self.get_header(b"content-type") or b"").startswith(b"text/event-stream")
+        return self.content_type.startswith("text/event-stream")
 
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         while self.parts:

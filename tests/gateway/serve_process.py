@@ -32,7 +32,7 @@ class ServeProcess:
                 text=True,
             )
         assert self.popen.stdout is not None
-        self.first_lines = [self.popen.stdout.readline() for _ in range(4)]
+        self.first_lines = [self.popen.stdout.readline() for _ in range(5)]
         self.url = self.first_lines[1].split()[-1] if self.first_lines[1] else ""
 
     @property

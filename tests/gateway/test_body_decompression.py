@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from elision import zstd
 from elision.gateway.decompression import BodyDecompressor
-from elision.gateway.json_spans import UnreadableBody
+from elision.gateway.json_decoding import UnreadableBody
 
 LIMIT = 1_000_000
 

@@ -13,6 +13,7 @@ from tests.gateway.gateway_trial import run_trial
 from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, RunningGateway
 from tests.gateway.scripted_upstream import ScriptedUpstream, render_chunk, render_response
 from tests.gateway.serve_process import start_serve
+from tests.soak import sample_cases
 
 CHAT = PATHS["openai"]
 MIB = 2**20
@@ -21,7 +22,7 @@ MIB = 2**20
 # -- large bodies ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("chunked", sample_cases([True, False], 2))
 def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Path) -> None:
     """A body larger than what is taken apart passes chunk by chunk: a gateway of its own hardly grows by it."""
     size, part = 100 * MIB, bytes(range(256)) * 4_096

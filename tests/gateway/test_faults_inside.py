@@ -27,6 +27,7 @@ from tests.gateway.conversation_bytes import (
     HIDING_STEPS,
     PATHS,
     PLACEHOLDER_PART,
+    is_streamed,
     make_body,
     make_reply,
     render_frames,
@@ -126,7 +127,7 @@ def recalling(calls: int = 1) -> Script:
     async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         api, left = find_api(asked), calls - asked.body.count(b"r1")
         said = make_reply("I look.", RECALL) if b"elision_recall" in asked.body and left > 0 else make_reply()
-        if b'"stream" :  true' in asked.body:
+        if is_streamed(asked.body):
             writer.write(render_response(b"".join(render_frames(api, said)), "200 OK", EVENTS_HEADER))
         else:
             writer.write(render_response(render_whole(api, said), "200 OK", JSON_HEADER))

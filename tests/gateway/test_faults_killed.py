@@ -19,10 +19,10 @@ from tests.gateway.gateway_trial import find_api
 from tests.gateway.loopback_gateway import HttpClient, make_settings, run_gateway
 from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, render_response, run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
+from tests.soak import SOAK
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills; each costs the start of a worker, which is why so few are in every test run.
-KILLS = int(os.environ.get("ELISION_KILLS", "500" if SOAK else "3"))
+KILLS = int(os.environ.get("ELISION_KILLS", "500" if SOAK else "1"))
 #: Calls of one session.
 CALLS = 12
 #: Seconds until a killed worker is replaced, at most.

@@ -17,7 +17,7 @@ from tests.gateway.random_agents import RandomAgent, RandomAgents
 from tests.gateway.random_requests import KEY_SECRETS, RandomRequest, SeenRequest, TrialReport
 from tests.properties.followed_references import REFERENCE, follow_reference
 
-AGENTS, STEPS = 6, 24
+AGENTS, STEPS = 4, 16
 
 
 class RepeatingAgent(RandomAgent):

@@ -371,7 +371,8 @@ def test_a_bug_in_the_midst_of_a_stream_is_said() -> None:
     class Breaking:
         def __init__(self, answer: Any) -> None:
             self._answer, self.status, self.headers = answer, answer.status, answer.headers
-            self.get_header, self.is_event_stream = answer.get_header, answer.is_event_stream
+            self.content_type, self.content_encoding = answer.content_type, answer.content_encoding
+            self.is_event_stream = answer.is_event_stream
 
         async def iter_chunks(self) -> AsyncIterator[bytes]:
             yield render_frames("anthropic")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import msgspec
@@ -11,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway import json_decoding
-from elision.gateway.json_decoding import decode_json, shorten_strings
-from elision.gateway.json_spans import UnreadableBody
+from elision.gateway.json_decoding import (
+    MAX_STRING_BYTES,
+    MAX_VALUES,
+    UnreadableBody,
+    check_size,
+    decode_json,
+    shorten_strings,
+)
+from tests.gateway.random_json import JsonWriter
 
 texts = st.text(alphabet='a"\\/\n\u0000\x7fé中😀', max_size=60)
 values = st.recursive(
@@ -83,3 +91,51 @@ def test_a_text_of_short_strings_is_not_shortened() -> None:
     """Its strings are not looked at one by one."""
     raw = json.dumps(["word"] * 50_000).encode()
     assert shorten_strings(raw) is raw
+
+
+# -- how large it is -------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32))
+def test_what_is_usual_is_surveyed_without_a_word(seed: int) -> None:
+    """Any text of an ordinary size, whatever is in its strings, from wherever it is looked at; cut ones too."""
+    writer = JsonWriter(random.Random(seed))
+    raw = writer.write_object(writer.write_pairs()).encode()
+    check_size(raw)
+    check_size(raw, len(raw) // 2)
+    check_size(raw[: len(raw) // 2])
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b'{"a":"%b"}' % (b"x" * (MAX_STRING_BYTES + 1)), "a string has more than"),
+        (b'{"a":"%b"}' % (b"\\n" * MAX_STRING_BYTES), "a string has more than"),
+        (b'"%b' % (b"x" * (MAX_STRING_BYTES + 1)), "a string has more than"),
+        (b"[%b0]" % (b"[]," * MAX_VALUES), "values"),
+        (b"[%b0]" % (b'"",' * MAX_VALUES), "values"),
+        (b"[%b0]" % (b"{}," * MAX_VALUES), "values"),
+        (b"[%b0]" % (b" " * 2_000_000), "between two strings"),
+        (b"[%b]" % (b"1" * 2_000_000), "between two strings"),
+    ],
+    ids=["long", "long, escaped", "long, without an end", "lists", "strings", "objects", "white space", "a number"],
+)
+def test_more_than_is_read_is_unreadable(raw: bytes, why: str) -> None:
+    """It is found out without a value being made of it."""
+    with pytest.raises(UnreadableBody, match=why):
+        check_size(raw)
+
+
+def test_a_string_may_end_where_a_piece_does() -> None:
+    """Quotes and backslashes at the edge of what is looked through at once are what they are."""
+    for size in range(2**18 - 3, 2**18 + 3):
+        for text in ("x" * size, "x" * size + '\\"', "\\" * size, "x" * size + "\\" * 3):
+            check_size(json.dumps([text, "y"]).encode() + b"1" * 100)
+            with pytest.raises(UnreadableBody):
+                check_size(json.dumps([text, "y" * MAX_STRING_BYTES + "yy"]).encode())
+
+
+def test_only_what_is_new_is_surveyed() -> None:
+    """What stands in front of the place is known."""
+    raw = b'{"a":"%b","b":""}' % (b"x" * (MAX_STRING_BYTES + 1))
+    check_size(raw, len(raw) - 10)

@@ -62,7 +62,7 @@ def test_a_damaged_file_is_told_of(text: str, tmp_path: Path) -> None:
 
 def test_a_place_that_takes_no_file_is_told_of(tmp_path: Path) -> None:
     """With what can be done instead."""
-    with pytest.raises(StoreError, match="AGENT_CONTEXT_GATEWAY_SECRET"):
+    with pytest.raises(StoreError, match="ELISION_GATEWAY_SECRET"):
         keep_in_file(tmp_path / "nowhere" / "kept", b"1" * 32)
 
 

@@ -66,7 +66,8 @@ def test_a_view_is_the_clients_bytes_and_ours_as_they_were_first_written(steps: 
     ours: dict[int, tuple[Any, bytes]] = {}
     for name, number in [("come", 0), *steps]:
         getattr(told, name)(number)
-        out = sent.encode_messages(list(told.view), list(told.said))
+        new = sent.list_new(told.view, told.said)
+        out = sent.encode_messages(list(told.view), list(told.said), new)
         raws = {id(each): each.raw for each in told.said}
         assert len(out) == len(told.view)
         for message, raw in zip(told.view, out, strict=True):

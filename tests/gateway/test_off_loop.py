@@ -19,7 +19,7 @@ import pytest
 
 from elision.gateway import (
     incoming_messages,
-    json_spans,
+    json_decoding,
     request_body,
     request_body_reader,
     response_observer,
@@ -76,8 +76,8 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
         monkeypatch.setattr(owner, name, watched)
 
-    watch(json_spans, "parse_fields", len)
-    watch(json_spans, "parse_elements", len)
+    watch(RequestBody, "_parse_whole", lambda self: len(self.raw))
+    watch(request_body, "_split_list", len)
     watch(request_body, "decode_json", len)
     watch(incoming_messages, "decode_message", len)
     watch(
@@ -98,7 +98,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(
         MessageEncoder,
         "encode_messages",
-        lambda self, view, said: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
+        lambda self, view, said, new: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
     )
     watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
     return found
@@ -270,8 +270,8 @@ def test_doubled_keys(on_loop: Watched) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        pytest.param("x" * (json_spans.MAX_STRING_BYTES + 1), id="a long string"),
-        pytest.param([[]] * json_spans.MAX_VALUES, id="many values"),
+        pytest.param("x" * (json_decoding.MAX_STRING_BYTES + 1), id="a long string"),
+        pytest.param([[]] * json_decoding.MAX_VALUES, id="many values"),
     ],
 )
 def test_what_is_more_than_is_read_passes_as_it_came(content: object, on_loop: Watched) -> None:

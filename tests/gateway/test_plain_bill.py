@@ -30,6 +30,7 @@ from tests.gateway.conversation_bytes import PATHS
 from tests.gateway.gateway_trial import JSON_HEADER, run_trial
 from tests.gateway.loopback_gateway import HttpClient, RunningGateway
 from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.soak import pair_cases
 
 STEPS: Final = 60
 
@@ -106,8 +107,7 @@ def run_agent(upstream: Upstream) -> Costs:
     return found[0]
 
 
-@pytest.mark.parametrize("shape", ["openai", "anthropic"])
-@pytest.mark.parametrize("kind", ["plain", "recalls", "failing"])
+@pytest.mark.parametrize(("kind", "shape"), pair_cases(["plain", "recalls", "failing"], ["openai", "anthropic"]))
 def test_saved_is_what_the_plain_agent_pays_more(shape: Shape, kind: str) -> None:
     """Within 1 %, though the model recalls behind the client's back, tools are added, and requests fail."""
     given = {"recalls": range(30, STEPS, 6)} if kind == "recalls" else {}

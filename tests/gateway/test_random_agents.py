@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,10 @@ import pytest
 from tests.figures import ReportFigures
 from tests.gateway.random_agents import RandomAgents
 from tests.gateway.random_requests import TrialReport
+from tests.soak import SOAK
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Trials of each kind, of `AGENTS` agents that ask `STEPS` times each, and so often again behind a restart.
-TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 6, 40)
+TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 4, 20)
 KINDS: dict[str, dict[str, Any]] = {
     "masking": {},
     "at once": {"strategy": "masking(window=1, schedule=every-turn)"},

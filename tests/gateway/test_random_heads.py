@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from typing import Final
 
@@ -12,8 +11,9 @@ import h11
 from tests.figures import ReportFigures
 from tests.gateway.connection_bytes import serve_pieces
 from tests.gateway.random_heads import make_stream, split_stream
+from tests.soak import SOAK
 
-SEEDS: Final = 10_000 if os.environ.get("ELISION_SOAK") == "1" else 400
+SEEDS: Final = 10_000 if SOAK else 400
 #: What h11 refuses and RFC 9112 allows: line ends before a request line (2.2), more than one space in it (3).
 ALLOWED: Final = re.compile(r"no request line received|illegal request line: bytearray\(b'\S+ +\S+ +HTTP/1\.[01]'\)")
 

@@ -19,10 +19,10 @@ from elision.providers.provider import Api
 from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import APIS, LIST_FIELDS, PATHS, make_history, make_tools
 from tests.gateway.random_requests import KEY_SECRETS, GatewayTrial, RandomRequest, TrialReport
+from tests.soak import SOAK
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Bodies, of which a hundredth are asked by default; and how many of them each gateway is asked.
-BODIES, EACH = (100_000, 1_250) if SOAK else (1_000, 250)
+BODIES, EACH = (100_000, 1_250) if SOAK else (400, 100)
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"strategy": "hybrid(window=2, summarize_at=5, tail=2, schedule=every-turn)"},
@@ -101,7 +101,7 @@ FIELDS = st.fixed_dictionaries(
 )
 
 
-@profile(max_examples=2_000 if SOAK else 40)
+@profile(max_examples=2_000 if SOAK else 15)
 @given(st.sampled_from(APIS), st.lists(ITEM, max_size=5), st.integers(0, 7), FIELDS, st.booleans())
 def test_shapes(api: Api, items: list[Any], place: int, fields: dict[str, Any], long: bool) -> None:
     """Odd messages in the midst of a conversation, behind it, or alone, and odd fields beside them; twice in a row."""

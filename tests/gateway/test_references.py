@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.json_spans import MAX_STRING_BYTES
+from elision.gateway.json_decoding import MAX_STRING_BYTES
 from tests.gateway.conversation_bytes import PATHS, make_body
 from tests.gateway.gateway_trial import JSON_HEADER, run_trial
 from tests.gateway.loopback_gateway import HttpClient, RunningGateway

@@ -16,13 +16,13 @@ from elision.gateway.response_merger import ResponseMerger
 from elision.providers.openai_responses.stream import is_identifying
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
-from elision.providers.request_rules import list_new_violations
 from elision.providers.streaming.rounds import RecallCall, Replacement, RoundOutcome
 from elision.providers.streaming.sse import FrameSplitter
 from elision.providers.streaming.usage_sum import add_usage
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.recorded_run import RecordedReply
 from elision.testing.reply_spec import ReplySpec
+from elision.testing.request_rules import list_new_violations
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 from tests.providers.streaming.provider_responses import (

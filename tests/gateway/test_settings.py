@@ -97,7 +97,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "mend"),
     [
-        ("PORT", "70000", "a whole number, 0 to 65_535"),
+        ("PORT", "70000", "a whole number, 0 to 65535"),
         ("UPSTREAM_OPENAI", "api.openai.com", "begins with http:// or https://, or none"),
         ("UPSTREAM_OPENAI", "https://me:hunter2@host/v1", "without a user"),
         ("MEMORY_BYTES", "10XB", "such as 64MiB"),

@@ -30,6 +30,7 @@ from tests.gateway.conversation_bytes import (
 from tests.gateway.gateway_trial import JSON_HEADER, run_trial
 from tests.gateway.loopback_gateway import HttpClient, HttpResponse, RunningGateway
 from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.soak import pair_cases
 
 ALL_APIS: tuple[Api, ...] = (*APIS, "gemini")
 GEMINI_PATH = "/v1beta/models/gemini-2.5-pro:generateContent"
@@ -123,9 +124,8 @@ async def _recall(agent: Agent, provider: Provider, upstream: ScriptedUpstream, 
     return json.dumps(body[LIST_FIELDS.get(agent.api, "contents")][-1])
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("api", ALL_APIS)
-def test_two_credentials_share_no_session_and_no_recall(api: Api, place: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("place", "api"), pair_cases(PLACES, ALL_APIS))
+def test_two_credentials_share_no_session_and_no_recall(place: str, api: Api, caplog: pytest.LogCaptureFixture) -> None:
     """Wherever the credential is: by handle, by the other's name and by content; and no log and no store has it."""
     caplog.set_level(logging.DEBUG)
     keys = ("opensesame-of-one", "opensesame-of-two")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +18,12 @@ from tests.gateway.recorded_agents import PARTING_TURN, RecordedAgent, make_agen
 from tests.gateway.recorded_clients import RecordedClients
 from tests.gateway.scripted_upstream import run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
+from tests.soak import SOAK
 
-WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.
-AGENTS, TOGETHER, LONGEST = (200, 50, 1_000) if WHOLE else (10, 5, 12)
+AGENTS, TOGETHER, LONGEST = (200, 50, 1_000) if SOAK else (6, 3, 12)
 #: Sessions of ten requests each, one after the other.
-SHORT_SESSIONS = 2_000 if WHOLE else 12
+SHORT_SESSIONS = 2_000 if SOAK else 12
 #: Sessions that may stay in memory: fewer than there are.
 KEPT = 60
 #: Answers between two looks at the memory.
@@ -32,9 +31,7 @@ LOOK = 100
 MIB = 2**20
 
 #: Of what hides a little at its time, and of what hides all that it can.
-STRATEGIES = ["hybrid(window=4, summarize_at=16, tail=4, schedule=every-turn)", "masking(window=4)"][
-    : 2 if WHOLE else 1
-]
+STRATEGIES = ["hybrid(window=4, summarize_at=16, tail=4, schedule=every-turn)", "masking(window=4)"][: 2 if SOAK else 1]
 
 
 @dataclass(slots=True)
@@ -49,7 +46,6 @@ class Watched:
             self.memory.append((count, self.gateway.memory))
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda spec: spec.partition("(")[0])
 def test_agents_at_work(tmp_path: Path, strategy: str, report_figures: ReportFigures) -> None:
     """No error, no request with another session's words, one session for each agent, memory and store bounded."""
@@ -80,12 +76,11 @@ def test_agents_at_work(tmp_path: Path, strategy: str, report_figures: ReportFig
     )
     _kept_apart(tmp_path, known, crowd)
     assert store < _raw(known)
-    if WHOLE:
+    if SOAK:
         assert sum(trial.seconds for trial in known) / TOGETHER >= 3_600
         _flat(watched.memory)
 
 
-@pytest.mark.soak
 def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Sessions come and go: in the last quarter the gateway holds at most 3 % more than in the second."""
     held: list[int] = []
@@ -105,7 +100,7 @@ def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> Non
     quarter = len(held) // 4
     second, last = (sum(part) / len(part) / MIB for part in (held[quarter : 2 * quarter], held[-quarter:]))
     report_figures(f"{SHORT_SESSIONS} short sessions: {second:.1f} MiB in the second quarter, {last:.1f} in the last")
-    if WHOLE:
+    if SOAK:
         assert last < 1.03 * second
 
 

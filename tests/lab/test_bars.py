@@ -1,8 +1,7 @@
 """What replay must show on real recordings, at every named price set.
 
-Reads the corpus beside the checkout and is skipped without it. `make test` takes two price sets, one with a cache and
-one without, and every third run where it compares several strategies with hindsight (with summaries that is cubic);
-`make soak` takes all.
+Reads the corpus beside the checkout and is skipped without it. `make test` takes one price set, and no comparison with
+hindsight, which with summaries is cubic; `make soak` takes all.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from tests.corpus import CORPUS, needs_corpus
+from tests.soak import SOAK
 
-WHOLE = os.environ.get("ELISION_SOAK") == "1"
 JOBS = os.cpu_count() or 1
 
 pytestmark = needs_corpus("cost and evidence of each strategy on real runs")
 
 BY_LABEL = dict(DEFAULTS)
-PRICE_SETS = sorted(load_price_table().sets) if WHOLE else ["anthropic", "uncached"]
+PRICE_SETS = sorted(load_price_table().sets) if SOAK else ["anthropic"]
 #: Formats with runs of more than 60 turns.
 LONG_FORMATS = ("mini-swe-agent", "openhands-events", "openhands-output", "pi-session", "swe-agent", "tau2-bench")
 
@@ -41,25 +40,19 @@ def corpus() -> Loaded:
     return load_runs(sorted(CORPUS.glob("*/*")))
 
 
-def sampled() -> Loaded:
-    """Every third run of the corpus, of every format; in a soak all of them."""
-    loaded = corpus()
-    runs = sorted(loaded.runs, key=lambda run: (run.format, -len(run.turns)))
-    return Loaded(tuple(runs if WHOLE else runs[2::3]), loaded.problems)
-
-
 @cache
 def masking_study(prices: str) -> Study:
     """Masking, published and cache-aware, on every run."""
     chosen = _candidates("raw", "masking, every turn", "masking")
-    return run_study(corpus(), StudySettings(prices=load_price_table().sets[prices], candidates=chosen), jobs=JOBS)
+    settings = StudySettings(prices=load_price_table().sets[prices], candidates=chosen, hindsight=SOAK)
+    return run_study(corpus(), settings, jobs=JOBS)
 
 
 @cache
 def whole_study(prices: str) -> Study:
     """All default strategies."""
     candidates = tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
-    return run_study(sampled(), StudySettings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
+    return run_study(corpus(), StudySettings(prices=load_price_table().sets[prices], candidates=candidates), jobs=JOBS)
 
 
 def _total(found: Study, label: str) -> Row:
@@ -73,6 +66,7 @@ def _yardstick(found: Study, label: str) -> Row:
     return total(rows)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("prices", PRICE_SETS)
 def test_masking_is_near_hindsight(prices: str) -> None:
     """Cache-aware masking: at most 1.05 x hindsight in total, 1.20 x on the worst run."""
@@ -91,13 +85,13 @@ def test_uncached_masking_is_every_turn() -> None:
     """Without a cache there is nothing to wait for."""
     specs = ("masking(fold=false)", "masking(schedule=every-turn, fold=false)")
     chosen = tuple(Candidate(spec, parse_strategy(spec)) for spec in specs)
-    found = run_study(
-        sampled(), StudySettings(prices=load_price_table().sets["uncached"], candidates=chosen), jobs=JOBS
-    )
+    settings = StudySettings(prices=load_price_table().sets["uncached"], candidates=chosen, hindsight=False)
+    found = run_study(corpus(), settings, jobs=JOBS)
     ours, theirs = ([(row.usd, row.epochs, row.masked, row.regret_turns) for row in found.of(spec)] for spec in specs)
     assert ours == theirs
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("prices", PRICE_SETS)
 def test_hybrid_is_near_hindsight(prices: str) -> None:
     """Cache-aware hybrid: at most 1.12 x hindsight in total, 1.25 x on the worst run."""
@@ -106,6 +100,7 @@ def test_hybrid_is_near_hindsight(prices: str) -> None:
     assert max(row.to_hindsight or 0 for row in found.of("hybrid")) <= 1.25
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("prices", PRICE_SETS)
 def test_hybrid_is_not_beaten_by_what_is_published(prices: str) -> None:
     """No published strategy is both cheaper and better at keeping evidence; none of raw and hybrid is cheaper."""

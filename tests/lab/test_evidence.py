@@ -10,7 +10,7 @@ from elision.lab import evidence as measure
 from elision.lab.evidence import PARTNERS, Evidence, EvidenceTally, Use, collect_evidence, measure_noise
 from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, PassDecided, TurnAdded
-from elision.trajectory.plan import Mask, Summary
+from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -71,7 +71,7 @@ def test_masking_leaves_own_words() -> None:
     turns = (turn(1, "write plan_b.py", "plan_b.py is written"), turn(2, "ls", "none"))
     run = Trajectory(id="r", head=Head(), turns=(*turns, turn(3, "run plan_b.py", "")))
     state = State(Sizer(make_counter("estimate"))).fold_events([HeadSet(run.head), *map(TurnAdded, turns)])
-    state.fold_event(PassDecided(3, "x", masks=(Mask((1, 1), "[hidden]"),)))
+    state.fold_event(PassDecided(3, "x", edits=(Edit((1, 1), "mask", "[hidden]"),)))
     tally = EvidenceTally()
     tally.count_turn(collect_evidence(run), 3, state)
     assert (tally.own_items, tally.own_found, tally.own_missing_turns) == (1, 1, 0)

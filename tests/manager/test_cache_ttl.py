@@ -12,7 +12,7 @@ from elision.lab.dialect import sizer
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import load_session_log
-from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from multiprocessing import forkserver
@@ -26,10 +25,11 @@ from elision.trajectory.tokens import Sizer, make_counter
 from tests.figures import ReportFigures
 from tests.manager.kill_trials import PATIENCE, STRATEGIES, hash_messages
 from tests.manager.test_durable import recorded
+from tests.soak import SOAK
 from tests.stores.implementations import STORES
 
 #: Calls that both prepare, unless it is the whole run.
-CALLS = 200 if os.environ.get("ELISION_SOAK") == "1" else 24
+CALLS = 200 if SOAK else 24
 
 
 class Agent:

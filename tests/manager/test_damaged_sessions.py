@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -26,17 +25,17 @@ from tests.manager.damaged_stores import (
     open_context,
     write_session,
 )
+from tests.soak import SOAK
 
 MAKERS: dict[str, Callable[[Path], DamagedStore]] = {
     "sqlite": DamagedSqlite,
     "linear-hash": DamagedLinearHash,
     "postgresql": lambda _: DamagedPostgres(),
 }
-IS_SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: What removes a session's own record in each store.
 LOST_SESSIONS = ("sessions[0] removed", "record 0 of session 1 overwritten")
-#: Tests that share the work of one store.
-PARTS = 4
+#: Tests that share the work of one store in a soak; else its share of the damage, in one test.
+PARTS = 5
 
 
 @pytest.fixture(params=MAKERS)
@@ -48,7 +47,7 @@ def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DamagedS
         made.close()
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", range(PARTS) if SOAK else [0])
 def test_no_damaged_record_reaches_the_agent(damaged: DamagedStore, part: int) -> None:
     """Every record of a small session, flipped, cut or removed: `prepare` raises nothing, names the damage and the
     command, and continues durably; nothing of the damaged session is deleted or overwritten."""
@@ -111,8 +110,8 @@ def check_raised(damaged: DamagedStore, damage: Damage) -> None:
 
 
 def _select(found: list[Damage], part: int) -> list[Damage]:
-    """Return a part of what is done: in a soak everything, else one way for each value of each record."""
-    return [damage for damage in found if IS_SOAK or damage.is_quick][part::PARTS]
+    """Return a part of what is done: in a soak of everything, else of one way for each value of each record."""
+    return [damage for damage in found if SOAK or damage.is_quick][part::PARTS]
 
 
 def list_structural_damage(folder: Path) -> Iterator[tuple[DamagedStore, Damage]]:
@@ -122,7 +121,7 @@ def list_structural_damage(folder: Path) -> Iterator[tuple[DamagedStore, Damage]
         (linear_hash := DamagedLinearHash(folder), linear_hash.list_cuts()),
     ):
         for number, damage in enumerate(found):
-            if IS_SOAK or number % 3 == 0:
+            if SOAK or number % 3 == 0:
                 yield damaged, damage
 
 

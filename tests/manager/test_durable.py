@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from itertools import pairwise, product
 from pathlib import Path
@@ -22,10 +21,10 @@ from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
 from tests.figures import ReportFigures
 from tests.manager.kill_trials import STRATEGIES, Run, run_kill_trials
+from tests.soak import SOAK
 from tests.stores.implementations import STORES
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Kills for each durable store: a few in every test run, 500 each in a soak.
 TRIALS = {"sqlite": 5, "linear-hash": 5, "postgresql": 3}
 #: The stores on which each strategy is tried, unless each is on all of them.

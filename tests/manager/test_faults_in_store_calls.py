@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,8 @@ from elision.errors import CorruptError, StoreError
 from elision.stores.memory import MemoryStore
 from tests import flat_options
 from tests.manager.agents import LONG, make_history
+from tests.soak import SOAK
 
-IS_SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: The methods of a store that a call uses.
 METHODS = ("create_with_events", "append", "length", "events", "locate", "info", "sessions", "turns")
 ERRORS: dict[str, Callable[[], Exception]] = {
@@ -75,11 +74,12 @@ def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("stays", [False, True], ids=["once", "from-then-on"])
 @pytest.mark.parametrize("error", ERRORS)
 def test_no_fault_of_a_store_call_reaches_the_agent(error: str, stays: bool, options: dict[str, Any]) -> None:
-    """The first call of the store, the second, and so on to the last; in a soak all of them with each error."""
+    """The first call of the store, the second, and so on to the last: each fails once in all, with one of the errors,
+    alone or with those behind it; in a soak all of them with each error, both ways."""
     counting = FaultyStore()
     run_agent(counting, options)
     assert counting.calls > len(STEPS)
-    first, step = (1, 1) if IS_SOAK else (1 + list(ERRORS).index(error), len(ERRORS))
+    first, step = (1, 1) if SOAK else (1 + list(ERRORS).index(error) + len(ERRORS) * stays, 2 * len(ERRORS))
     for number in range(first, counting.calls + 1, step):
         store = FaultyStore()
         store.make_error, store.fails_at, store.stays = ERRORS[error], number, stays

@@ -12,6 +12,7 @@ import pytest
 
 from elision import Advanced, ContextManager
 from tests.properties.followed_references import REFERENCE, follow_reference
+from tests.soak import SOAK
 
 Messages = list[dict[str, Any]]
 
@@ -101,7 +102,7 @@ def check_view(sent: Messages, messages: Messages) -> int:
     return folded
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(6 if SOAK else 2))
 @pytest.mark.parametrize(
     "strategy",
     [

@@ -470,7 +470,7 @@ def test_words_taken_back_cost_no_cache() -> None:
         branch = context._opened.preparer.branch
         assert branch is not None
         assert branch.log.newest_call is not None
-        written.append(branch.log.bill.newest_prompt.cache_write)
+        written.append(branch.log.money.newest_prompt.cache_write)
     assert len(set(written[4:])) == 1
 
 

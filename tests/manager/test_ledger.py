@@ -14,7 +14,7 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
-from elision.trajectory.plan import Mask
+from elision.trajectory.plan import Edit
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.usage import Usage
 
@@ -98,7 +98,7 @@ def test_what_the_cache_may_have(between: str) -> None:
     ledger = of_gpt()
     ledger.fold_event(called(1))
     if between == "rewrite":
-        ledger.fold_event(PassDecided(call=2, reason="", masks=(Mask((1, 1), "gone"),)))
+        ledger.fold_event(PassDecided(call=2, reason="", edits=(Edit((1, 1), "mask", "gone"),)))
     else:
         ledger.fold_event(called(2, between))
     before = ledger.due_usd

@@ -14,10 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.observation_recall import _read_text
 from elision.providers.live.client_messages import remove_tags
-from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
+from elision.testing.request_rules import list_new_violations
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
 from tests import flat_options
@@ -74,6 +75,7 @@ class Clients(RuleBasedStateMachine):
         self.writing = True
         self.now = 0.0
         self.number = 0
+        self.compactions = 0
         self.client = Client(shape=shape, system=system)
         self.kept = [self.client.copy()]
         self.tools: list[Message] = []
@@ -169,7 +171,9 @@ class Clients(RuleBasedStateMachine):
     @precondition(lambda self: len(self.client.steps) > 3)
     @rule(tail=st.integers(0, 3))
     def compact(self, tail: int) -> None:
-        self.client.head = [*self.client.head[:1], f"Summary of {len(self.client.steps)} turns."]
+        # With the words of an earlier one this would be a window that slides: tests/manager/test_trimmed_histories.py.
+        self.compactions += 1
+        self.client.head = [*self.client.head[:1], f"Summary {self.compactions} of {len(self.client.steps)} turns."]
         self.client.steps = self.client.steps[len(self.client.steps) - tail :]
         self.call()
 
@@ -279,7 +283,7 @@ class Clients(RuleBasedStateMachine):
         runs = self.shape == "openai-responses"
         given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
         state = self.context._opened.preparer.branch.log.state  # type: ignore[union-attr]
-        texts = {text for _, text in state.list_shown_texts()}
+        texts = {edit.text for edit in state.edits.values()}
         place = 0
         for atom in sent:
             if atom.said.startswith(SUMMARY):
@@ -305,10 +309,10 @@ class Clients(RuleBasedStateMachine):
         """What is hidden or folded can be read again, word for word as the client sent it."""
         branch = self.context._opened.preparer.branch
         state = branch.log.state  # type: ignore[union-attr]
-        for key, _ in state.list_shown_texts():
+        for key in state.edits:
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
-            raw = self.context._read_text("", key)
+            raw = _read_text(self.context._opened, "", key)
             assert raw == results[key[1] - 1].said
 
     def sticks(self, view: ContextView) -> None:

@@ -10,11 +10,12 @@ import pytest
 from elision import Advanced, Cache
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
+from elision.manager.outgoing_request import IncomingRequest
 from elision.providers.anthropic.bound_thinking import DROP_BETA
-from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
-from elision.providers.request_rules import list_new_violations, list_violations
 from elision.stores.memory import MemoryStore
+from elision.testing.request_rules import list_new_violations, list_violations
 from tests.manager.agents import SHAPES, Message, make_history
 
 EAGER = "masking(window=2, fold=false, schedule=every-turn)"
@@ -240,3 +241,13 @@ def test_no_summary_is_asked_for_where_none_could_be_sent() -> None:
     assert view.extra["context_management"]["edits"]
     assert view.diagnostics.savings.masked >= 12
     assert (view.diagnostics.summaries, view.diagnostics.costs.summarizer, asked) == (0, 0.0, [])
+
+
+def test_places_behind_what_the_client_left_out_are_its_own() -> None:
+    """Messages that it no longer sends have no place in its request, nor are they its first ones."""
+    given = [{"role": "user", "content": str(number)} for number in range(8)]
+    call = IncomingRequest(messages=given, end=8, left_out=range(2, 5))
+    assert [call.find_origin(place) for place in (0, 1, 5, 7)] == [0, 1, 2, 4]
+    assert (call.drop_left_out(given), call.first_messages) == ([*given[:2], *given[5:]], given[:2])
+    whole = IncomingRequest(messages=given, end=8)
+    assert (whole.find_origin(7), whole.first_messages) == (7, given[:3])

@@ -9,8 +9,8 @@ import pytest
 
 from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
-from elision.providers.request_rules import list_new_violations
 from elision.stores.memory import MemoryStore
+from elision.testing.request_rules import list_new_violations
 from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 

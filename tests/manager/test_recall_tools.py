@@ -15,8 +15,8 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
 from elision.manager.recall_definitions import define_recall_tools
-from elision.providers.request_rules import list_violations
 from elision.stores.memory import MemoryStore
+from elision.testing.request_rules import list_violations
 from elision.trajectory.events import PassDecided, SessionOpened
 from elision.trajectory.price_lookup import find_tokenizer
 from elision.trajectory.tokens import Sizer, make_counter

@@ -2,13 +2,12 @@
 
 Each client sends a recorded run's own messages, in one of three shapes, with its tools and ours for recall; what comes
 out of `prepare` is held against the rules of the provider and, where the client's own request passes them, the types of
-its package. By default each file is tried under one strategy and model for each shape, in turn, for its first turns; at
-some calls and wherever something was hidden. With ELISION_SOAK=1 all runs under all strategies, whole, at every call.
+its package. By default each file is tried in two shapes, each under one strategy and model, in turn, for its first
+turns; at some calls and wherever something was hidden. In a soak all runs under all strategies, whole, at every call.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -25,14 +24,15 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.recall_definitions import define_recall_tools
 from elision.providers.provider import Api
 from elision.providers.provider_table import find_provider
-from elision.providers.request_rules import list_new_violations
 from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse_strategy
 from elision.testing.request_checks import find_problems
+from elision.testing.request_rules import list_new_violations
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
+from tests.soak import SOAK
 
 Json = dict[str, Any]
 
@@ -60,11 +60,10 @@ MODELS: dict[Api, tuple[str, ...]] = {
     "gemini": ("gemini-3-pro-preview",),
 }
 APIS: tuple[Api, ...] = get_args(Api)
-WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Turns that are played, and of how many runs of a file, unless all are.
-MOST, RUNS = (10_000, 10_000) if WHOLE else (30, 1)
+MOST, RUNS = (10_000, 10_000) if SOAK else (20, 1)
 #: Requests with edits of ours that are looked at in one session, unless all are.
-EDITED = 10_000 if WHOLE else 4
+EDITED = 10_000 if SOAK else 4
 #: An estimate is as good here, and fast.
 SIZER = Sizer(make_counter("estimate"))
 
@@ -130,9 +129,9 @@ def tried(place: int) -> Iterator[tuple[Api, str, str]]:
     """(API, model, strategy) that the file at `place` is tried with."""
     for shift, api in enumerate(APIS):
         models = MODELS[api]
-        if WHOLE:
+        if SOAK:
             yield from ((api, model, spec) for model in models for spec in SPECS)
-        else:
+        elif (place + shift) % 2:
             yield api, models[place % len(models)], SPECS[(place * len(APIS) + shift * 4) % len(SPECS)]
 
 
@@ -172,7 +171,7 @@ def follow(client: Client, model: str, spec: str) -> None:
             assert [fault for fault in view.diagnostics.faults if fault.kind != "summarizer"] == []
             edits = view.diagnostics.acted and looked < EDITED
             looked += edits
-            if WHOLE or edits or call in samples:
+            if SOAK or edits or call in samples:
                 after, at = body(api, model, view.request), (client.run.id, api, model, spec, call + 1)
                 assert list_new_violations(api, body(api, model, request), after) == [], at
                 assert not client.sound(call) or find_problems(api, after) == [], at

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from elision.errors import CorruptError, SummaryError
 from elision.gateway.dashboard.totals import compute_totals
 from elision.manager import ContextManager
-from elision.manager.session_history import LogReader, SessionLog, SessionReport
+from elision.manager.session_history import LogReader, RecordedDecisions, SessionLog, SessionReport
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import SessionInfo
 from elision.strategies.guards import Guards
@@ -22,6 +22,7 @@ from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
 from tests.cli import stored
+from tests.properties.builders import run_session, steps
 
 SIZER = Sizer(make_counter())
 GUARDS = Guards(plateau_window=2)
@@ -189,3 +190,19 @@ def test_a_log_that_is_none() -> None:
     info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
     with pytest.raises(CorruptError, match="its log is no session's"):
         reading(info).read_events([HeadSet(Head()), RequestSent(call=1, at=None, model="", tokens=1)])
+
+
+def test_the_stable_beginning_ends_behind_what_was_hidden_last() -> None:
+    """Gone through without its strategy, a log says where: at the first observation that none of its passes hid."""
+    session = run_session("masking(window=3, schedule=every-turn, fold=false)", steps(6))
+    policy = RecordedDecisions().start_policy()
+    for turn in session.state.turns:
+        policy.add_turn(session.state, turn)
+    places = session.state.observation_places
+    assert policy.find_stable_length(session.state) == places[1, 1]
+    passes = [event for event in session.events if isinstance(event, PassDecided)]
+    for decided in passes:
+        policy.record_decision(session.state, decided)
+        hidden = max((mask.key[0] for each in passes[: decided.call] for mask in each.masks), default=0)
+        assert policy.find_stable_length(session.state) == places[hidden + 1, 1]
+    assert hidden == 3

@@ -19,6 +19,7 @@ from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import make_history
+from tests.soak import pair_cases
 from tests.summarizers.turns import make_filler_turn, make_request
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -136,10 +137,10 @@ DRIVERS: dict[str, Callable[[Asked], list[ContextView]]] = {
 }
 
 
-@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS)
-@pytest.mark.parametrize(("answer", "cause"), ANSWERS.values(), ids=ANSWERS)
-def test_a_bad_answer_is_told_and_backs_off(answer: Any, cause: str, driver: Any) -> None:
+@pytest.mark.parametrize(("name", "way"), pair_cases(ANSWERS, DRIVERS))
+def test_a_bad_answer_is_told_and_backs_off(name: str, way: str) -> None:
     """Every request goes out as its pass decided, masking goes on, no figure is spoilt, and few asks are paid."""
+    (answer, cause), driver = ANSWERS[name], DRIVERS[way]
     if isinstance(answer, KeyboardInterrupt) and driver is run_coroutine:
         pytest.skip("on the event loop itself an interrupt is the user's")
     asked = Asked(answer)

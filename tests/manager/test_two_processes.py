@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,28 @@ def test_a_first_call_and_a_second_in_two_processes() -> None:
         context = (one, two)[steps % 2]
         assert context.prepare(make_history("openai", steps)).diagnostics.branch == branch
         context.settle()
+
+
+class ForgettingStore(MemoryStore):
+    """Another process deletes a session as soon as this one found it."""
+
+    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
+        found = super().locate(family, nodes)
+        if found:
+            self.delete(found[0])
+        return found
+
+
+@pytest.mark.parametrize("session", ["s", "t"])
+def test_a_session_may_be_deleted_between_the_search_and_the_first_read(session: str) -> None:
+    store = ForgettingStore()
+    elsewhere = [*make_history("openai", 3), {"role": "assistant", "content": "elsewhere"}]
+    with manager(store) as first, manager(store, session=session) as second:
+        first.prepare(make_history("openai", 6))
+        for context, messages in [(second, elsewhere), (first, elsewhere), (second, make_history("openai", 5))]:
+            kinds = {fault.kind for fault in context.prepare(messages).diagnostics.faults}
+            # Whoever still has the session finds it shorter than it was, which is a fault of the store.
+            assert kinds <= {"store"}
 
 
 def test_a_session_that_was_deleted_begins_again() -> None:

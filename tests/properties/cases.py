@@ -177,7 +177,7 @@ def find_worst_ratio(
     session.set_head(run.head)
     for item, (now, model) in zip(run.turns, calls(run), strict=True):
         run_pass(decide(session, make_plain_terms(now, model)), summarizer)
-        raw = session.bill.raw_spent_usd
-        worst = max(worst, session.bill.spent_usd / raw if raw else 0.0)
+        raw = session.money.raw_spent_usd
+        worst = max(worst, session.money.spent_usd / raw if raw else 0.0)
         session.add_turn(item)
     return worst

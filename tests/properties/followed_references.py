@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from elision.strategies.numbered_lines import cut_number
-from elision.trajectory.plan import Fold, FoldedRun, Gutter
+from elision.trajectory.plan import Edit, FoldedRun, Gutter
 
 REFERENCE: Final = re.compile(
     r"\[same as (?:lines (?:numbered (?P<prefix>\S*?:)?(?P<first>\d+)–(?P<last>\d+)|(?P<top>\d+)–(?P<end>\d+)"
@@ -16,7 +16,7 @@ REFERENCE: Final = re.compile(
 )
 
 
-def check_references(fold: Fold, own: str, shown: Mapping[str, str]) -> None:
+def check_references(fold: Edit, own: str, shown: Mapping[str, str]) -> None:
     """Assert that each reference in `fold` leads to the lines of `own` that it stands for.
 
     shown: the texts of the results of the same view, by handle.

@@ -8,7 +8,7 @@ from elision.strategies.repeated_lines import unfold_text
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, RequestSent
-from elision.trajectory.plan import Fold, Key, make_handle
+from elision.trajectory.plan import Edit, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import FRAME_TOKENS, quote_older_words
 from elision.trajectory.turn import Observation, Turn
@@ -39,7 +39,7 @@ def check_coverage_and_pairs(run: PlayedRun) -> None:
 
 def check_folds_are_lossless(run: PlayedRun) -> None:
     """I2: each folded run stands verbatim in an earlier result that the same view shows; with it the whole is there."""
-    folds: dict[Key, Fold] = {}
+    folds: dict[Key, Edit] = {}
     for seen in run.views:
         folds |= {fold.key: fold for fold in seen.decided.folds}
         shown = {

@@ -41,13 +41,13 @@ def describe_log(log: Log) -> dict[str, Any]:
         "pending": {key: candidate.text for key, candidate in log.policy.candidates.pending.items()},
         "retry": (log.breaker.retry_at, log.breaker.failures),
         "clock": str(log.policy.clock),
-        "bill": (log.bill.spent_usd, log.bill.raw_spent_usd, log.bill.summaries),
-        "costs": log.costs.total,
+        "bill": (log.money.spent_usd, log.money.raw_spent_usd, log.money.summaries),
+        "costs": log.money.total,
         "scale": (str(log.reports.scale), log.reports.hour_turn),
         "limit": (log.view_limit, log.prices.window),
         "newest": None
         if newest is None
-        else (newest.decided, log.bill.newest_prompt, log.bill.newest_raw_prompt, newest.view.marks),
+        else (newest.decided, log.money.newest_prompt, log.money.newest_raw_prompt, newest.view.marks),
     }
 
 

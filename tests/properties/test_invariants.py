@@ -28,7 +28,7 @@ from tests.properties.trajectories import trajectories
 
 UNCACHED = find_price_set("uncached")
 #: Each case has its share of a profile's examples: there are more than a hundred.
-PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
+PATIENCE = max(2, settings.default.max_examples // 8 if settings.default else 2)
 
 
 @pytest.mark.parametrize("case", CASES)

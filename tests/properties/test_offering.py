@@ -31,7 +31,7 @@ from tests.properties.cases import (
 )
 from tests.properties.trajectories import trajectories
 
-PATIENCE = max(5, settings.default.max_examples // 8 if settings.default else 5)
+PATIENCE = max(2, settings.default.max_examples // 8 if settings.default else 2)
 
 #: Small enough to pay for itself in a generated run, and about as large as the real ones.
 SIZES = {"small": "Reads again.", "real": "Reads again what was hidden from this conversation. " * 20}
@@ -112,7 +112,7 @@ def test_in_any_process(offer: str, case: str, run: Trajectory, prices: str, dat
         session.add_turn(item)
     run_pass(decide(session, make_plain_terms(run.turns[-1].at, run.turns[-1].model)), write_summary)
     assert session.events == whole.session.events
-    assert session.bill.spent_usd == pytest.approx(whole.session.bill.spent_usd)
+    assert session.money.spent_usd == pytest.approx(whole.session.money.spent_usd)
 
 
 def _until(events: list[Event], turns: int) -> list[Event]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.properties.cases import SIZER
+from tests.soak import SOAK
 
 #: The calls at which each preset summarizes, in runs of 115 turns.
 PUBLISHED_CALLS = {
@@ -95,7 +95,7 @@ SAMPLE = (
 
 def list_recordings() -> list[str]:
     """Return the recordings to play: all of them, in a soak."""
-    if os.environ.get("ELISION_SOAK") != "1":
+    if not SOAK:
         return list(SAMPLE)
     return sorted(str(file.relative_to(CORPUS)) for file in CORPUS.glob("*/*") if ".md" not in file.name)
 

@@ -6,7 +6,6 @@ anew from its own state, with its tail begun at its last summary.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Iterator
@@ -22,9 +21,10 @@ from elision.manager import ContextManager
 from elision.trajectory.plan import SummaryRequest
 from tests import published_managers
 from tests.published_documents import AnsweringModel, load_document, needs_documents
+from tests.soak import SOAK
 
-#: Random trajectories of all tests together: 200 in every run, 2,000 in a soak.
-TRAJECTORIES: Final = 2_000 if os.environ.get("ELISION_SOAK") == "1" else 200
+#: Random trajectories of all tests together: 60 in every run, 2,000 in a soak.
+TRAJECTORIES: Final = 2_000 if SOAK else 60
 SYSTEM, TASK = "SYSTEM PROMPT", "THE TASK"
 WORDS: Final = (
     "alpha",

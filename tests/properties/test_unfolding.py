@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from random import Random
 
@@ -12,17 +11,17 @@ from hypothesis import strategies as st
 from elision.formats.registry import read_runs
 from elision.strategies.fold_references import SourceNames
 from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text, unfold_text
-from elision.trajectory.plan import Fold, FoldedRun, Key, make_handle
+from elision.trajectory.plan import Edit, FoldedRun, Key, make_handle
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.figures import ReportFigures
 from tests.properties.followed_references import check_references
 from tests.properties.repeated_texts import Piece, draw_texts, write_text
+from tests.soak import SOAK
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Sessions of a few observations each.
-SESSIONS = 1_000_000 if SOAK else 1_500
+SESSIONS = 1_000_000 if SOAK else 500
 NAMES = SourceNames(describe_call=lambda key: f"read_file f{key[0]} (1).py")
 
 _pieces = st.builds(
@@ -38,7 +37,7 @@ def check_session(texts: Sequence[str], least_lines: int, removed: int = 0) -> i
     """
     index = LineIndex(least_lines, least_characters=1)
     own: dict[Key, str] = {}
-    folds: dict[Key, Fold] = {}
+    folds: dict[Key, Edit] = {}
     for number, text in enumerate(texts, start=1):
         if number == len(texts):
             index.remove_observation((removed, 1))
@@ -50,13 +49,13 @@ def check_session(texts: Sequence[str], least_lines: int, removed: int = 0) -> i
         for run in runs:
             assert run.source != (removed, 1) or number < len(texts)
             assert not is_hidden(folds[run.source].runs, run)
-        folds[key] = Fold(key, fold_text(text, runs, NAMES), runs)
+        folds[key] = Edit(key, "fold", fold_text(text, runs, NAMES), runs)
         check_references(folds[key], text, {make_handle(each): fold.text for each, fold in folds.items()})
         assert unfold_text(folds[key], own) == text
         index.add_observation(key, text, runs)
     for key in list(own):
         index.remove_observation(key)
-    assert (index.line_count, index._places, index._whole) == (0, {}, {})
+    assert (index.line_count, index._find_blocks().places, index._whole) == (0, {}, {})
     return sum(len(fold.runs) for fold in folds.values())
 
 

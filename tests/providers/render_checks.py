@@ -1,6 +1,6 @@
 """What a rendered history must be, as checks that raise AssertionError: the provider's types, its rules, and our own.
 
-Types are those of the providers' packages, rules those of `elision.providers.request_rules`. Renderers promise a
+Types are those of the providers' packages, rules those of `elision.testing.request_rules`. Renderers promise a
 little more than what is accepted; that is checked here.
 """
 
@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
-from elision.providers.request_rules import list_violations
+from elision.testing.request_rules import list_violations
 
 _OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
 _RESPONSES = TypeAdapter(list[ResponseInputItemParam])

@@ -1,13 +1,12 @@
 """Every request of every recorded run, under every strategy, for every provider: its types, its rules, its marks.
 
-By default the first run of each file is tried, cut, under two strategies in turn, at the first, middle and last call
-and where an epoch begins; with ELISION_SOAK=1 all runs are, whole, under all strategies, at every call. Without the
+By default the first run of each file is tried, cut, under one strategy in turn, at the first, middle and last call
+and where an epoch begins; in a soak all runs are, whole, under all strategies, at every call. Without the
 corpus the sample runs stand in.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -28,14 +27,15 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.providers.anthropic.breakpoints import add_breakpoints, choose_breakpoints
 from elision.providers.provider_table import PROVIDERS
-from elision.providers.request_rules import list_violations
 from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.strategies.spec import STRATEGIES, parse_strategy
+from elision.testing.request_rules import list_violations
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.view import View
 from tests.providers.render_checks import check_contents, validate_elements
+from tests.soak import SOAK
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus"
@@ -54,9 +54,8 @@ SPECS = (
     "raw(fold=true)",
     "hybrid(window=4, tail=4, summarize_at=12, fold=true)",
 )
-WHOLE = os.environ.get("ELISION_SOAK") == "1"
 #: Turns that are played, and of how many runs of a file, unless all are.
-MOST, RUNS = (10_000, 10_000) if WHOLE else (60, 1)
+MOST, RUNS = (10_000, 10_000) if SOAK else (40, 1)
 # An estimate is as good here, and fast.
 SIZER = Sizer(make_counter("estimate"))
 TYPES: Mapping[str, TypeAdapter[Any]] = {
@@ -140,7 +139,7 @@ def test_every_provider_accepts_what_is_sent(path: Path) -> None:
 
 def _specs(place: int) -> tuple[str, ...]:
     """Which strategies a file is tried under."""
-    return SPECS if WHOLE else tuple(SPECS[(2 * place + step) % len(SPECS)] for step in range(2))
+    return SPECS if SOAK else (SPECS[place % len(SPECS)],)
 
 
 def _follow(run: Trajectory, spec: str) -> None:
@@ -157,5 +156,5 @@ def _follow(run: Trajectory, spec: str) -> None:
         begins = view.epoch > epochs and view.epoch < 5
         epochs = view.epoch
         for each in checked:
-            each.follow(view, whole=WHOLE or begins or view.call in samples)
+            each.follow(view, whole=SOAK or begins or view.call in samples)
         session.add_turn(turn)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +19,8 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import yaml
+
+from tests.soak import SOAK
 
 Provider: TypeAlias = Literal["openai", "anthropic"]
 Api: TypeAlias = Literal["openai", "openai-responses", "anthropic"]
@@ -86,7 +87,7 @@ class Exchange:
         return json.loads(self.response_body)
 
 
-def find_cassettes(*, whole: bool = os.environ.get("ELISION_SOAK") == "1") -> Path:
+def find_cassettes(*, whole: bool = SOAK) -> Path:
     """Return the sample's folder; where `whole` is set, that of all recordings if they lie beside the project."""
     return SHARED_FOLDER if whole and SHARED_FOLDER.is_dir() else SAMPLE_FOLDER
 

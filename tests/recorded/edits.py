@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from elision.providers.request_rules import list_new_violations
 from elision.testing.request_checks import find_problems
+from elision.testing.request_rules import list_new_violations
 from tests.recorded.cassettes import Api, Exchange
 
 #: Stands in every placeholder of `HIDING`.
@@ -55,10 +55,12 @@ def _is_same(one: Any, other: Any, parent: Mapping[str, Any]) -> bool:
         return _is_result(parent) and "tool_reference" not in json.dumps(one)
     if isinstance(one, str) and isinstance(other, list):
         # A breakpoint needs a block.
-        one = [{"type": "text", "text": one}]
+        return len(other) == 1 and _is_same({**other[0], "text": one}, {**other[0], "text": other[0]["text"]}, parent)
     if isinstance(one, dict) and isinstance(other, dict):
-        names = (one.keys() | other.keys()) - {"cache_control"}
-        return all(name in one and name in other and _is_same(one[name], other[name], one) for name in names)
+        names = (one.keys() | other.keys()) - {"cache_control", "prompt_cache_breakpoint"}
+        # A block of text is a part of the result that it stands in.
+        within = parent if one.get("type") in ("text", "input_text") else one
+        return all(name in one and name in other and _is_same(one[name], other[name], within) for name in names)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(_is_same(*pair, parent) for pair in zip(one, other, strict=True))
     return bool(one == other)

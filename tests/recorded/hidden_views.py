@@ -17,7 +17,7 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter, ValidationError
 
 from elision import Advanced, Cache, ContextManager
-from elision.providers.request_rules import list_new_violations
+from elision.testing.request_rules import list_new_violations
 from tests.providers.render_checks import validate_elements
 from tests.recorded.cassettes import Api, Exchange
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from elision.providers.request_rules import list_violations
-from elision.providers.shared.violation import Violation
+from elision.testing.request_rules import Violation, list_violations
 from tests.recorded.cassettes import Api, Exchange
 
 #: What a refusal is about. structure: what stands where in the request, which rules are about. model: a model that does

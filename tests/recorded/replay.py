@@ -235,10 +235,12 @@ class _Log(logging.Handler):
 
 
 def _is_said_once(record: logging.LogRecord) -> bool:
-    """Whether the gateway says it once in a process, so not with every replay: that such a request passes unchanged, or
-    that no prices of its model are known, as for the misspelt models of some recordings."""
+    """Whether the gateway says it once in a process, so not with every replay: that such a request passes unchanged,
+    that no prices of its model are known, as for the misspelt models of some recordings, or that a prompt is a fifth of
+    its estimate, as one whose only page of a PDF has three words."""
     said = record.getMessage()
-    return "the provider holds its history" in said or said.startswith("no prices are known for ")
+    known = ("the provider holds its history", "no prices are known for ", "281 tokens were reported for a prompt of ")
+    return any(each in said for each in known)
 
 
 @contextmanager

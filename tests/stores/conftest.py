@@ -10,12 +10,14 @@ import pytest
 
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
+from tests.soak import leave_to_soak
 from tests.stores.implementations import DURABLE, STORES
 
 Opener: TypeAlias = Callable[[], Store]
 
 
-@pytest.fixture(params=STORES)
+# The pooler changes nothing of the contract but where a statement goes.
+@pytest.fixture(params=leave_to_soak(STORES, "pgbouncer"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """A fresh store of each kind."""
     opened = open_store(STORES[request.param](tmp_path))
@@ -23,7 +25,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
-@pytest.fixture(params=DURABLE)
+@pytest.fixture(params=leave_to_soak(DURABLE, "pgbouncer"))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The place of a fresh durable store of each kind."""
     return STORES[request.param](tmp_path)

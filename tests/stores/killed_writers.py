@@ -20,7 +20,7 @@ from elision.errors import ConflictError, UnknownHandle
 from elision.stores.store import NewSession, Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event, PassDecided
-from elision.trajectory.plan import Mask
+from elision.trajectory.plan import Edit
 from tests.processes import start_process
 from tests.stores.session_logs import add_turn
 
@@ -59,7 +59,7 @@ def make_event(number: int) -> Event:
     """Return record `number` of the log, the same in every process: turns with results of all sizes, decisions."""
     turn = number - number // 5
     if number % 5 == 0:
-        return PassDecided(call=number, reason="due", masks=(Mask((turn, 1), f"[t{turn}.1]"),))
+        return PassDecided(call=number, reason="due", edits=(Edit((turn, 1), "mask", f"[t{turn}.1]"),))
     word = f"{number * 2_654_435_761 % 2**32:08x} "
     return add_turn(turn, word * (1, 40, 400, 4_000)[number % 4], said=f"turn {number}", node=f"node {number}")
 

@@ -19,7 +19,7 @@ from elision.trajectory.events import (
     TurnAmended,
     UsageReported,
 )
-from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 
@@ -94,7 +94,12 @@ def list_every_event() -> tuple[Event, ...]:
         amend_turn(1, "out " * 401, "more", said="I look", node="n1b"),
         RequestSent(call=2, at=2.5, model="m", tokens=99),
         UsageReported(call=2, usage=Usage(input=9, cache_read=90, output=4, usd=0.01)),
-        PassDecided(call=2, reason="due", masks=(Mask(key, "[t1.1]"),), clips=(Clip((1, 2), "mo…"),), summary=summary),
+        PassDecided(
+            call=2,
+            reason="due",
+            edits=(Edit(key, "mask", "[t1.1]"), Edit((1, 2), "clip", "mo…")),
+            summary=summary,
+        ),
         SummaryFailed(call=3, cause="timeout", reason="no answer in 60 s", input=7, retry_at=5),
         ObservationRecalled(call=3, key=key, tokens=50, by="user"),
         RecallExchanged(

@@ -159,12 +159,12 @@ UNKNOWN: dict[str, Callable[[Store], object]] = {
 }
 
 
-@pytest.mark.parametrize("call", UNKNOWN.values(), ids=UNKNOWN)
-def test_an_unknown_session_is_named(store: Store, call: Callable[[Store], object]) -> None:
+def test_an_unknown_session_is_named(store: Store, subtests: pytest.Subtests) -> None:
     """Every method that takes a session says which one is not there, at once."""
     begin_session(store, "nones")
-    with pytest.raises(UnknownHandle, match="'none'"):
-        call(store)
+    for name, call in UNKNOWN.items():
+        with subtests.test(name), pytest.raises(UnknownHandle, match="'none'"):
+            call(store)
 
 
 # --- what is in events -------------------------------------------------------------------------------------------
@@ -183,19 +183,19 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
-def test_any_text_comes_back(store: Store, text: str) -> None:
+def test_any_text_comes_back(store: Store) -> None:
     """Said, reasoned, called or observed: letter for letter."""
-    whole = Turn(
-        index=1,
-        content=(Text(text), Text(text)),
-        reasoning=text,
-        actions=(Action(id="a", name=text, arguments=text),),
-        observations=(Observation(action_id="a", tool=text, content=(Text(text),), tags=frozenset({text})),),
-    )
-    begin_session(store, "s", TurnAdded(whole))
-    assert read_log(store) == [TurnAdded(whole)]
-    assert store.observation("s", (1, 1)).text == text
+    for number, text in enumerate(TEXTS):
+        whole = Turn(
+            index=1,
+            content=(Text(text), Text(text)),
+            reasoning=text,
+            actions=(Action(id="a", name=text, arguments=text),),
+            observations=(Observation(action_id="a", tool=text, content=(Text(text),), tags=frozenset({text})),),
+        )
+        begin_session(store, f"s{number}", TurnAdded(whole))
+        assert read_log(store, f"s{number}") == [TurnAdded(whole)]
+        assert store.observation(f"s{number}", (1, 1)).text == text
 
 
 def test_a_huge_text_comes_back(store: Store) -> None:
@@ -259,12 +259,12 @@ def test_an_amended_turn_stands_as_it_is_now(store: Store) -> None:
     assert store.info("s").turns == 2
 
 
-@pytest.mark.parametrize("key", [(0, 1), (1, 0), (1, 3), (2, 1), (-1, 1), (1, -1), (3, 1), (10**12, 1)])
-def test_what_is_not_there_is_named(store: Store, key: tuple[int, int]) -> None:
+def test_what_is_not_there_is_named(store: Store) -> None:
     """No such turn, or no such result in it."""
     begin_session(store, "s", add_turn(1, "a", "b"), add_turn(2))
-    with pytest.raises(UnknownHandle, match=rf"t{key[0]}\.{key[1]}"):
-        store.observation("s", key)
+    for key in ((0, 1), (1, 0), (1, 3), (2, 1), (-1, 1), (1, -1), (3, 1), (10**12, 1)):
+        with pytest.raises(UnknownHandle, match=rf"t{key[0]}\.{key[1]}"):
+            store.observation("s", key)
 
 
 # --- forks -------------------------------------------------------------------------------------------------------
@@ -480,14 +480,14 @@ CLOSED: dict[str, Callable[[Store], object]] = {
 }
 
 
-@pytest.mark.parametrize("call", CLOSED.values(), ids=CLOSED)
-def test_a_closed_store_says_so(store: Store, call: Callable[[Store], object]) -> None:
+def test_a_closed_store_says_so(store: Store, subtests: pytest.Subtests) -> None:
     """Whatever is asked of it; closing it twice is nothing."""
     begin_session(store, "s", add_turn(1, "x", node="n1"))
     store.close()
     store.close()
-    with pytest.raises(StoreError, match="closed"):
-        call(store)
+    for name, call in CLOSED.items():
+        with subtests.test(name), pytest.raises(StoreError, match="closed"):
+            call(store)
 
 
 def test_what_was_written_is_there_when_opened_again(opener: Opener) -> None:
@@ -549,14 +549,16 @@ def test_sessions_of_a_family_and_of_those_that_begin_like_it(store: Store) -> N
     assert families(store, "") == ["", "xk1", "k2", "k10", "k1/a", "k1"]
 
 
-@pytest.mark.parametrize("name", [*filter(None, ODD_KEYS), "k" * 200])
-def test_any_text_begins_a_family(store: Store, name: str) -> None:
+def test_any_text_begins_a_family(store: Store) -> None:
     """Letters that a database has a meaning for are letters, and so is what stands at the end of an alphabet."""
-    store.create(new_session("own", family=name, at=1.0))
-    store.create(new_session("below", family=f"{name}\U0010ffff\U0010ffff", at=2.0))
-    store.create(new_session("other", family=f"x{name}", at=3.0))
-    assert [info.key for info in store.sessions(family_prefix=name)] == ["below", "own"]
-    assert [info.key for info in store.sessions(family_prefix=f"{name}\U0010ffff")] == ["below"]
+    for name in (*filter(None, ODD_KEYS), "k" * 200):
+        store.create(new_session("own", family=name, at=1.0))
+        store.create(new_session("below", family=f"{name}\U0010ffff\U0010ffff", at=2.0))
+        store.create(new_session("other", family=f"x{name}", at=3.0))
+        assert [info.key for info in store.sessions(family_prefix=name)] == ["below", "own"], name
+        assert [info.key for info in store.sessions(family_prefix=f"{name}\U0010ffff")] == ["below"], name
+        for key in ("own", "below", "other"):
+            store.delete(key)
 
 
 def test_sessions_that_changed_since(store: Store) -> None:

@@ -15,6 +15,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event
+from tests.soak import leave_to_soak
 from tests.stores.implementations import DURABLE, STORES
 from tests.stores.session_logs import add_turn, amend_turn, new_session
 
@@ -175,7 +176,7 @@ class Comparison(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-@pytest.mark.parametrize("name", DURABLE)
+@pytest.mark.parametrize("name", leave_to_soak(DURABLE, "pgbouncer"))
 def test_a_store_does_what_the_model_does(name: str) -> None:
     """Any sequence of calls has the answers, errors and logs of the memory store."""
     machine = type(f"Compare_{name}", (Comparison,), {"fresh": staticmethod(STORES[name])})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,8 +107,7 @@ HARMLESS = (
 )
 
 
-@pytest.mark.parametrize("query", HARMLESS)
-def test_any_text_is_a_query(store: Store, query: str) -> None:
+def test_any_text_is_a_query(store: Store) -> None:
     """Operators are words or nothing; stores agree on which."""
     model = MemoryStore()
     for each in (store, model):
@@ -120,14 +118,15 @@ def test_any_text_is_a_query(store: Store, query: str) -> None:
             add_turn(2, 'unclosed "quote" or'),
             add_turn(3, "needle_ x y"),
         )
-    assert store.search("s", query) == model.search("s", query)
+    for query in HARMLESS:
+        assert store.search("s", query) == model.search("s", query), query
 
 
-@pytest.mark.parametrize("query", ["", " ", "\n", '"', "-", "🗿", "...", "\0", "()", "\ud800"])
-def test_a_query_without_words_finds_nothing(store: Store, query: str) -> None:
+def test_a_query_without_words_finds_nothing(store: Store) -> None:
     """Nothing was asked for."""
     begin_session(store, "s", add_turn(1, "text 🗿 ... \0 ()"))
-    assert store.search("s", query) == []
+    for query in ("", " ", "\n", '"', "-", "🗿", "...", "\0", "()", "\ud800"):
+        assert store.search("s", query) == [], query
 
 
 def test_an_amended_turn_is_found_as_it_is_now(store: Store) -> None:

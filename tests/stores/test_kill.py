@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 from tests.figures import ReportFigures
+from tests.soak import SOAK
 from tests.stores.killed_writers import kill_writers
 
 #: Kills for each store: a few in every test run, all in a soak.
-TRIALS = 500 if os.environ.get("ELISION_SOAK") == "1" else 8
+TRIALS = 500 if SOAK else 3
 
 
 def test_no_kill_loses_a_record(url: str, report_figures: ReportFigures) -> None:

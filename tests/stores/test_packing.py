@@ -203,3 +203,18 @@ def test_a_large_text_is_packed_in_pieces(letters: str) -> None:
     assert blob.size == len(data)
     assert Packer().decompress(blob.packed) == data
     assert len(blob.packed) < len(data) // 100
+
+
+def test_rows_hold_as_many_turns_as_are_small() -> None:
+    """A row ends before a turn, and only where it has its bytes: what belongs to a turn stays beside it."""
+    small = TurnAdded(turn((), (Text("x"),)))
+    # Large texts stand apart, and are no part of a row.
+    large = TurnAdded(turn((), tuple(Text("x" * (LARGE // 2)) for _ in range(2 * packing._ROW_BYTES // LARGE))))
+    head = HeadSet(Head())
+    for events, records in (
+        ((small, small, small), [3]),
+        ((small, large, head, head, small), [4, 1]),
+        ((large, head, large, small, small), [2, 1, 2]),
+        ((large, head), [2]),
+    ):
+        assert [row.records for row in Packer().pack_rows(events)] == records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -17,11 +16,11 @@ from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnAdded
 from tests.figures import ReportFigures
 from tests.processes import start_process, start_processes
+from tests.soak import SOAK
 from tests.stores.killed_writers import PATIENCE, ROOT, SESSION, make_event
 from tests.stores.postgres_server import Server, make_fresh_url, start_server
 from tests.stores.session_logs import add_turn, new_session
 
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 #: Crashes of the server: a twentieth in every test run, all in a soak; each costs a start with recovery.
 CRASHES = 60 if SOAK else 3
 #: Processes that want to write the same session, and how often each is to win.

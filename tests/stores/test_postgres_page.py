@@ -14,7 +14,7 @@ from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, TurnAdded, UsageReported
-from elision.trajectory.plan import Mask
+from elision.trajectory.plan import Edit
 from elision.trajectory.turn import Action, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.docs.blocks import ROOT, blocks, prose
@@ -45,14 +45,17 @@ def turn(index: int, tool: str, arguments: str, result: str) -> TurnAdded:
 
 def filled(store: Store) -> None:
     """The session that the page shows."""
-    masks = (Mask((1, 1), "[t1.1 bash: ls; 17 chars]"), Mask((2, 1), "[t2.1 read_file: a.py; 3,600 chars]"))
+    masks = (
+        Edit((1, 1), "mask", "[t1.1 bash: ls; 17 chars]"),
+        Edit((2, 1), "mask", "[t2.1 read_file: a.py; 3,600 chars]"),
+    )
     begin_session(
         store,
         "task-42",
         turn(1, "bash", '{"command": "ls"}', "a.py b.py test.py"),
         turn(2, "read_file", '{"path": "a.py"}', "import sys; " * 300),
         turn(3, "bash", '{"command": "pytest"}', "KeyError: 'x"),
-        PassDecided(call=4, reason="due", masks=masks),
+        PassDecided(call=4, reason="due", edits=masks),
         UsageReported(call=3, usage=Usage(input=900, output=40)),
         at=1_700_000_000.0,
     )

@@ -21,7 +21,7 @@ from elision.stores.store_urls import open_store
 from elision.stores.turn_texts import make_readable
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, TurnAdded, UsageReported
-from elision.trajectory.plan import Clip, Fold, Mask, Summary
+from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.stores.postgres_server import make_fresh_url
@@ -49,14 +49,19 @@ def shown_turns(store: PostgresStore, session: str = "s") -> list[dict[str, Any]
 def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
     summary = Summary(covers=covers, text="all", block="[all]") if covers else None
     return PassDecided(
-        call=call, reason="due", masks=tuple(Mask(key, f"[t{key[0]}.{key[1]}]") for key in keys), summary=summary
+        call=call,
+        reason="due",
+        edits=tuple(Edit(key, "mask", f"[t{key[0]}.{key[1]}]") for key in keys),
+        summary=summary,
     )
 
 
 def test_what_is_folded_shows_its_text(store: PostgresStore) -> None:
     """Until it is whole again."""
-    folds = PassDecided(call=4, reason="x", folds=(Fold((2, 1), "[as in t1.1]"), Fold((3, 1), "[as in t1.1]")))
-    unfolds = PassDecided(call=5, reason="x", folds=(Fold((3, 1), "[as in t2.1]"),), unfolded=((2, 1),))
+    folds = PassDecided(
+        call=4, reason="x", edits=(Edit((2, 1), "fold", "[as in t1.1]"), Edit((3, 1), "fold", "[as in t1.1]"))
+    )
+    unfolds = PassDecided(call=5, reason="x", edits=(Edit((2, 1), "whole"), Edit((3, 1), "fold", "[as in t2.1]")))
     begin_session(store, "s", add_turn(1, "a"), add_turn(2, "a"), add_turn(3, "a"), folds, unfolds)
     _, second, third = (turn["observations"][0] for turn in shown_turns(store))
     assert "placeholder" not in second
@@ -66,7 +71,7 @@ def test_what_is_folded_shows_its_text(store: PostgresStore) -> None:
 
 def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> None:
     """A masked result says the call and the placeholder, a turn since when a summary stands for it."""
-    clip = PassDecided(call=4, reason="fits", clips=(Clip((3, 1), "long…"),))
+    clip = PassDecided(call=4, reason="fits", edits=(Edit((3, 1), "clip", "long…"),))
     begin_session(
         store, "s", add_turn(1, "a", "b"), add_turn(2, "c"), add_turn(3, "long"), hidden((1, 2), call=3), clip
     )

@@ -131,7 +131,7 @@ def test_other_files_are_left_alone(path: Path) -> None:
     """What is no database, or another program's, is refused and not changed."""
     path.write_bytes(b"not a database, and longer than the header of one: " * 20)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"agent\.db: it is no SQLite database"):
+    with pytest.raises(StoreError, match=r"agent\.db: it is not an SQLite database"):
         SqliteStore(path)
     assert path.read_bytes() == before
     path.unlink()

@@ -15,7 +15,7 @@ from elision.stores.store_urls import open_existing, open_store
 from elision.stores.turn_texts import make_readable
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, PassDecided, TurnAdded, UsageReported
-from elision.trajectory.plan import Clip, Mask, Summary
+from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Action, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.stores.session_logs import ODD_KEYS, add_turn, amend_turn, begin_session, list_every_event, new_session
@@ -41,7 +41,10 @@ def open_whole(path: Path) -> Store:
 def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
     summary = Summary(covers=covers, text="all", block="[all]") if covers else None
     return PassDecided(
-        call=call, reason="due", masks=tuple(Mask(key, f"[t{key[0]}.{key[1]}]") for key in keys), summary=summary
+        call=call,
+        reason="due",
+        edits=tuple(Edit(key, "mask", f"[t{key[0]}.{key[1]}]") for key in keys),
+        summary=summary,
     )
 
 
@@ -89,7 +92,7 @@ EVENTS: list[Event] = [
     hidden((1, 2), call=3),
     amend_turn(2, "two again"),
     add_turn(3, "three"),
-    PassDecided(call=4, reason="fits", clips=(Clip((3, 1), "thr…"),), masks=(Mask((1, 1), "[t1.1]"),)),
+    PassDecided(call=4, reason="fits", edits=(Edit((3, 1), "clip", "thr…"), Edit((1, 1), "mask", "[t1.1]"))),
     hidden((1, 9), (9, 1), (0, 1), (1, 0), (2**70, 1), (1, 2**70), call=4, covers=2),
 ]
 ROWS = [

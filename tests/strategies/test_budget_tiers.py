@@ -554,3 +554,8 @@ def test_no_budget_makes_an_edit_before_bound_thinking(
         run_pass(decide(session, terms), refuses if refused else write_brief_summary)
     assert min(edited_turns(session), default=first) >= first
     assert all(covers >= first for _, covers in list_summaries(session))
+
+
+def test_a_result_that_is_too_large_by_its_pictures_keeps_its_words() -> None:
+    """Where more tokens are left than the text has, all of it is shown around the note of what is not."""
+    assert clip_text("abcdef", 500, "t1.1", SIZER) == "abc\n[t1.1: images and other parts cut here to fit]\ndef"

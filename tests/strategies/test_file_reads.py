@@ -1,4 +1,4 @@
-"""Which file an action reads, and which part of it."""
+"""Which file an action reads, which part of it, and whether edits must match it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from elision.strategies.file_reads import FileRead, find_file_read
-from elision.trajectory.turn import Action
+from elision.strategies.file_reads import FileRead, edits_exactly, find_file_read, has_exact_edit_tool
+from elision.testing.builders import call, result, turn
+from elision.trajectory.turn import Action, Head
 
 
 def act(name: str, **arguments: object) -> Action:
@@ -60,3 +61,26 @@ def test_parts_of_a_file_differ() -> None:
     assert len({find_file_read(each) for each in reads}) == len(reads)
     swapped = act("read_file", offset=10, path="a.py")
     assert find_file_read(swapped) == find_file_read(reads[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("Edit", {"old_string": "a", "new_string": "b"}, True),
+        ("MultiEdit", {"edits": [{"old_string": "a"}]}, True),
+        ("edit", {"path": "a.py", "oldText": "a"}, True),
+        ("apply_patch", {"input": "*** Begin Patch"}, True),
+        ("edit", {"start_line": 3, "text": "the old_string of it"}, False),
+        ("bash", {"command": "sed -i s/old_str/new/ a.py"}, False),
+    ],
+)
+def test_calls_that_edit_exactly(name: str, arguments: dict[str, object], expected: bool) -> None:
+    """Known by the names of arguments, wherever they are, and by patches."""
+    assert edits_exactly(turn(1, (call(name, **arguments), result("done", name)))) is expected
+
+
+def test_tools_that_edit_exactly() -> None:
+    """Their schemas name the same arguments."""
+    tool = {"name": "Edit", "input_schema": {"type": "object", "properties": {"old_string": {"type": "string"}}}}
+    assert has_exact_edit_tool(Head(tools=({"name": "bash"}, tool)))
+    assert not has_exact_edit_tool(Head(tools=({"name": "bash", "description": "no old_string"},)))

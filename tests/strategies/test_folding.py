@@ -47,7 +47,7 @@ def test_a_repeat_becomes_a_line_that_names_the_place() -> None:
     }
     assert log.state.epoch == 1
     assert [event.call for event in log.events if isinstance(event, PassDecided) and event.folds] == [3]
-    assert log.bill.spent_usd < log.bill.raw_spent_usd
+    assert log.money.spent_usd < log.money.raw_spent_usd
 
 
 def test_every_strategy_but_raw_folds() -> None:
@@ -166,7 +166,7 @@ def test_folds_that_were_recorded_keep_their_words() -> None:
     log = run_session("raw(fold=true)", [read(1, lines(1, 40)), read(2, lines(1, 40))])
     words = "[as in t1.1, lines 1–39]"
     events = [
-        msgspec.structs.replace(event, folds=tuple(msgspec.structs.replace(fold, text=words) for fold in event.folds))
+        msgspec.structs.replace(event, edits=tuple(msgspec.structs.replace(edit, text=words) for edit in event.edits))
         if isinstance(event, PassDecided)
         else event
         for event in log.events

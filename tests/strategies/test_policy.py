@@ -9,9 +9,11 @@ import msgspec
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
+from elision.strategies.policy import QUOTE_TOKENS
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
+from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
@@ -233,3 +235,24 @@ def test_a_history_taken_up_late_has_the_same_placeholders() -> None:
     run_pass(decide(late, make_plain_terms()), write_brief_summary)
     run_pass(decide(live, make_plain_terms()), write_brief_summary)
     assert late.state.hidden == live.state.hidden
+
+
+def test_what_a_summary_may_quote_is_counted() -> None:
+    """Whole, with its marks: the words of pinned turns, and results that no rule lets go."""
+    session = begin_session('masking(window=1, rules=[rule(tool="notes", keep=true)])')
+    pinned = turn(2, (call(), result(long_text(2))), text="Keep the old parser.", pinned=True)
+    for item in (step(1), pinned, step(3, tool="notes"), step(4)):
+        session.add_turn(item)
+    words = QUOTE_TOKENS + SIZER.count_text(join_assistant_text(pinned))
+    shown, noted = (QUOTE_TOKENS + SIZER.count_observation(turn.observations[0]) for turn in session.state.turns[1:3])
+    quoted = [session.policy.count_quoted_tokens(covers) for covers in range(5)]
+    assert quoted == [0, 0, words + shown, words + shown + noted, words + shown + noted]
+
+
+def test_masks_above_a_limit_are_not_urgent() -> None:
+    """Only a summary is: somebody has to write it."""
+    session = begin_session("two-tier(keep_recent=1, soft=400, hard=600, after_steps=99, fold=false)")
+    for item in steps(5):
+        session.add_turn(item)
+    plan = session.policy.plan_pass(session.state, session.make_context(make_plain_terms()))
+    assert (len(plan.masks), plan.summarize_to, plan.is_urgent, plan.reason) == (4, 0, False, "above hard")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from elision.strategies import repeated_lines
 from elision.strategies.fold_references import SourceNames, name_turn, write_reference
 from elision.strategies.repeated_lines import (
     LineIndex,
@@ -12,7 +13,7 @@ from elision.strategies.repeated_lines import (
     keep_saving_runs,
     unfold_text,
 )
-from elision.trajectory.plan import Fold, FoldedRun, Gutter
+from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
 from tests.work import assert_linear
 
@@ -21,7 +22,7 @@ SOURCE = "\n".join(CODE)
 count_tokens = make_counter().count
 
 
-def fold(text: str, source: str = SOURCE) -> Fold | None:
+def fold(text: str, source: str = SOURCE) -> Edit | None:
     index = LineIndex()
     index.add_observation((3, 1), source)
     found = fold_observation(index, (5, 2), text, count_tokens)
@@ -58,13 +59,13 @@ def test_a_result_that_repeats_another_whole_is_one_reference() -> None:
     index = LineIndex()
     for key in ((1, 1), (2, 1), (4, 1)):
         index.add_observation(key, line)
-    assert fold_observation(index, (2, 2), line, count_tokens) == Fold(
-        (2, 2), "[same as t2.1]", (FoldedRun(0, 1, (2, 1), 0, is_whole=True),)
+    assert fold_observation(index, (2, 2), line, count_tokens) == Edit(
+        (2, 2), "fold", "[same as t2.1]", (FoldedRun(0, 1, (2, 1), 0, is_whole=True),)
     )
     index.add_observation((4, 1), line, (FoldedRun(0, 1, (2, 1), 0, is_whole=True),))
     index.remove_observation((2, 1))
-    assert fold_observation(index, (5, 1), line, count_tokens, SourceNames(name_turn)) == Fold(
-        (5, 1), "[same as turn 1]", (FoldedRun(0, 1, (1, 1), 0, is_whole=True),)
+    assert fold_observation(index, (5, 1), line, count_tokens, SourceNames(name_turn)) == Edit(
+        (5, 1), "fold", "[same as turn 1]", (FoldedRun(0, 1, (1, 1), 0, is_whole=True),)
     )
     index.remove_observation((1, 1))
     assert fold_observation(index, (5, 1), line, count_tokens) is None
@@ -209,7 +210,26 @@ def test_removing_leaves_nothing() -> None:
     index.remove_observation((4, 1))
     index.remove_observation((5, 1))
     index.remove_observation((5, 1))
-    assert (index.line_count, index._places) == (0, {})
+    assert index.line_count == 0
+    assert index.find_runs((6, 1), SOURCE) == []
+    assert index._find_blocks().places == {}
+
+
+def test_blocks_that_were_let_go_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the sessions that looked last keep them; what an idle one finds does not depend on that."""
+    monkeypatch.setattr(repeated_lines, "_INDEXES_KEPT", 2)
+    indexes = [LineIndex() for _ in range(3)]
+    for index in indexes:
+        index.add_observation((1, 1), SOURCE)
+        index.add_observation((2, 1), "\n".join(["new", *CODE[5:]]))
+        index.add_observation((3, 1), SOURCE)
+        index.remove_observation((3, 1))
+    wanted = "\n".join([*CODE[:4], "between", *CODE[10:20]])
+    first = [index.find_runs((4, 1), wanted) for index in indexes]
+    kept = repeated_lines._blocks_by_index
+    assert [index in kept for index in indexes] == [False, True, True]
+    assert [index.find_runs((4, 1), wanted) for index in indexes] == first
+    assert [(run.start, run.lines, run.source) for run in first[0]] == [(5, 10, (2, 1))]
 
 
 def test_added_again_replaces() -> None:
@@ -319,3 +339,13 @@ def test_a_run_is_a_value() -> None:
     found = fold(number_lines("{:6}\t{}", CODE, 5))
     assert found is not None
     assert found.runs == (FoldedRun(0, 40, (3, 1), 0, Gutter(5, 44, "\t", "", 6)),)
+
+
+def test_as_many_lines_as_are_allowed_are_kept() -> None:
+    """One more, and the oldest observation goes."""
+    index = LineIndex(line_limit=80)
+    index.add_observation((1, 1), SOURCE)
+    index.add_observation((2, 1), SOURCE)
+    assert ((1, 1) in index, index.line_count) == (True, 80)
+    index.add_observation((3, 1), "one")
+    assert ((1, 1) in index, index.line_count) == (False, 41)

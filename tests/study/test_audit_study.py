@@ -14,8 +14,8 @@ from elision.audit.log_audit import audit_logs
 from elision.study.audit_study import AuditWork, build_audit
 from elision.study.shard_work import ShardTask
 from elision.study.study_folder import StudyFolder
-from elision.study.study_report import open_study
 from elision.study.study_setup import prepare_study
+from elision.study.study_tables import open_study
 from tests.cli.in_process import run_elision
 from tests.cli.test_calibration import BILLS, session
 from tests.study.made_runs import SETTINGS

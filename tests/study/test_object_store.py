@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,7 @@ import pytest
 
 from elision.study.study_folder import StudyFolder
 from tests.cli.in_process import run_elision
+from tests.cli.test_calibration import BILLS, session
 from tests.processes import start_process
 from tests.study.made_runs import read_rows, write_runs
 from tests.study.test_manifest import write_set
@@ -106,6 +108,24 @@ def test_a_study_in_a_bucket_is_continued(bucket: str, tmp_path: Path) -> None:
     refused = run_elision(*command, "-s", "raw", "--prices", "openai", "--no-hindsight")
     assert refused.returncode == 2
     assert 'prices "anthropic" / "openai"' in refused.stderr
+
+
+def test_an_audit_in_a_bucket(bucket: str, tmp_path: Path) -> None:
+    """Logs and audit on S3 have the bill of the same logs in a folder."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    session(logs / "a.jsonl", *BILLS[:2])
+    session(logs / "b.jsonl", *BILLS)
+    store = fsspec.filesystem("s3")
+    store.put(str(logs), f"{bucket}/", recursive=True)
+    options = ("--workers", "1", "--tokens", "estimate", "--json")
+    remote = run_elision("audit", f"{bucket}/logs", "--out", f"{bucket}/audit", *options)
+    local = run_elision("audit", logs, "--out", tmp_path / "audit", *options)
+    assert (remote.returncode, local.returncode) == (0, 0), remote.stderr + local.stderr
+    found, expected = json.loads(remote.stdout), json.loads(local.stdout)
+    assert (found["calls"], found["copied_calls"]) == (len(BILLS), 2)
+    place = str(logs)
+    assert json.loads(json.dumps(expected).replace(place, f"{bucket}/logs")) == found
 
 
 def test_a_bucket_that_does_not_exist(bucket: str, tmp_path: Path) -> None:

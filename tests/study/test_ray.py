@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.soak
 @pytest.mark.skipif(not HAS_RAY, reason="ray is not installed (pip install 'elision[ray]'): no cluster is tried")
-@pytest.mark.skipif(os.environ.get("ELISION_SOAK") != "1", reason="a Ray cluster takes minutes to start: make soak")
 def test_a_cluster_that_loses_a_node(tmp_path: Path) -> None:
     """With one of two nodes and a worker killed, every shard is done once and the rows are those of one process."""
     write_runs(tmp_path / "runs", 40)

@@ -27,6 +27,7 @@ from elision.study.shard_runner import (
 from elision.study.shard_work import ShardTask
 from elision.study.study_folder import StudyFolder, StudyPlan
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.soak import sample_cases
 from tests.study.made_runs import hash_rows, make_task, prepare, split_shards, write_runs
 
 
@@ -94,7 +95,7 @@ def run_dying(tmp_path: Path, name: str, work: WorkThatDies) -> tuple[RunnerProg
     return run_shards(shards, task, make_engine("2", 1), lambda progress: None), tmp_path / name, shards, plan
 
 
-@pytest.mark.parametrize("error", [None, ConnectionError])
+@pytest.mark.parametrize("error", sample_cases([ConnectionError, None], 2))
 def test_a_shard_that_failed_is_tried_again(tmp_path: Path, error: type[Exception] | None) -> None:
     """A process that is killed twice, and an error of the system, cost only time."""
     progress, study, _, _ = run_dying(tmp_path, "study", WorkThatDies("3.json", tmp_path / "log", 2, error))
@@ -103,7 +104,9 @@ def test_a_shard_that_failed_is_tried_again(tmp_path: Path, error: type[Exceptio
     assert not (study / "problems").exists()
 
 
-@pytest.mark.parametrize(("error", "reason"), [(None, "killed"), (ConnectionError, "ConnectionError: bad luck")])
+@pytest.mark.parametrize(
+    ("error", "reason"), sample_cases([(None, "killed"), (ConnectionError, "ConnectionError: bad luck")], 2)
+)
 def test_a_shard_that_fails_three_times_is_a_problem(
     tmp_path: Path, error: type[Exception] | None, reason: str
 ) -> None:

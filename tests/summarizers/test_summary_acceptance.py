@@ -16,7 +16,7 @@ from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_acceptance import build_request
 from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Mask, SummaryRequest
+from elision.trajectory.plan import Edit, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.turn import Head, Message
 from tests.summarizers.scripted_server import Reply, reply_chat, reply_error, serve_script
@@ -164,7 +164,7 @@ def test_a_bug_in_the_checks_rejects_the_summary(monkeypatch: pytest.MonkeyPatch
         found.add_turn(make_turn(index, "I test it.", command="pytest", result="ValueError\n" * 60))
     assert len(asked) == 3
     assert [event.cause for event in found.events if isinstance(event, SummaryFailed)] == ["other"] * 3
-    assert found.bill.summaries.input > 0
+    assert found.money.summaries.input > 0
 
 
 def test_what_the_view_shows_beside_a_summary() -> None:
@@ -172,7 +172,7 @@ def test_what_the_view_shows_beside_a_summary() -> None:
     log = Log.fold((), LogSetup(parse_strategy(STRATEGY), find_price_set("uncached")))
     for index in range(1, 5):
         log.add_turn(make_turn(index, "", command="ls", result=f"kept_{index}\nleft_out_{index}"))
-    log.state.fold_event(PassDecided(5, "x", (Mask((3, 1), "kept_3"),)))
+    log.state.fold_event(PassDecided(5, "x", (Edit((3, 1), "mask", "kept_3"),)))
     asked = build_request(log.state, 2, 1_000, newest=3)
     assert {item for item in asked.shown if item.startswith(("kept", "left"))} == {"kept_3"}
     whole = build_request(log.state, 2, 1_000, newest=4).shown

@@ -128,7 +128,7 @@ def run_passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Di
         for turn in session.state.turns[watch.turns :]:
             watch.turns.add(turn)
         assert session.newest_call is not None
-        books, decided = session.bill, session.newest_call.decided
+        books, decided = session.money, session.newest_call.decided
         observations = session.state.find_observation
         found.append(
             Diagnostics(

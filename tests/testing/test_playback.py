@@ -21,6 +21,7 @@ from elision.testing.playback import Playback
 from elision.testing.recorded_provider import RESPONSE_FORMATS, Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
+from tests.soak import pair_cases
 from tests.testing.conftest import ADDRESS, Plain
 
 APIS: tuple[Api, ...] = (*RESPONSE_FORMATS,)
@@ -49,9 +50,8 @@ def events(data: bytes) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("name", ["openhands-pylint", "swe-agent-sympy-20801"])
-def test_a_whole_run_is_played(name: str, api: Api, runs: dict[str, Trajectory]) -> None:
+@pytest.mark.parametrize(("api", "name"), pair_cases(APIS, ["openhands-pylint", "swe-agent-sympy-20801"]))
+def test_a_whole_run_is_played(api: Api, name: str, runs: dict[str, Trajectory]) -> None:
     """A client that gives back the recorded results is told the recorded answers, every request being sound."""
     with Playback(runs.values()) as server:
         client, follower = Plain(server), Follower(runs[name], api)

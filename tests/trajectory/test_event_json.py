@@ -26,7 +26,7 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
-from elision.trajectory.plan import Clip, Fold, FoldedRun, Gutter, Mask, Summary
+from elision.trajectory.plan import Edit, FoldedRun, Gutter, Summary
 from elision.trajectory.turn import Action, Head, Observation, Turn
 from elision.trajectory.usage import ModelUsage, Usage
 
@@ -38,16 +38,18 @@ EVENTS: list[Event] = [
     TurnAdded(Turn(index=7), "n"),
     TurnAmended(Turn(index=7)),
     TurnsDropped(through=4),
-    TurnsDropped(through=5, folds=(Fold((6, 1), "f", (FoldedRun(2, 9, (5, 2), 4),)),), unfolded=((7, 1),)),
+    TurnsDropped(through=5, edits=(Edit((6, 1), "fold", "f", (FoldedRun(2, 9, (5, 2), 4),)), Edit((7, 1), "whole"))),
     PassDecided(1, "why"),
-    PassDecided(2, "why", (Mask((1, 1), "m", 9),), (Clip((2, 1), "c"),), SUMMARY),
+    PassDecided(2, "why", (Edit((1, 1), "mask", "m", renderer=9), Edit((2, 1), "clip", "c")), SUMMARY),
     PassDecided(3, "why", offers=True),
     PassDecided(3, "held: gone", held=True),
     PassDecided(
         4,
         "why",
-        folds=(Fold((3, 1), "f", (FoldedRun(2, 9, (1, 2), 4, Gutter(first=7, last=15, mark=":")),)),),
-        unfolded=((2, 1),),
+        edits=(
+            Edit((2, 1), "whole"),
+            Edit((3, 1), "fold", "f", (FoldedRun(2, 9, (1, 2), 4, Gutter(first=7, last=15, mark=":")),)),
+        ),
     ),
     SummaryFailed(call=3, cause="empty", reason="it is empty", input=5, cached=2, output=1, retry_at=8),
     RequestSent(call=3, at=None, model="", tokens=5, unmarked=True, ours="always", hour_turn=0),

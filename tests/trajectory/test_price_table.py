@@ -20,55 +20,55 @@ def label(entry: PriceEntry) -> str:
     return f"{entry.names[0]}@{entry.since}" if entry.since else entry.names[0]
 
 
-every_entry = pytest.mark.parametrize("entry", TABLE.entries, ids=label)
-
-
-@every_entry
-def test_row_is_a_price_list(entry: PriceEntry) -> None:
+def test_each_row_is_a_price_list(subtests: pytest.Subtests) -> None:
     """Every entry makes a valid price list: ascending tiers, none cheaper than the tier below, cheap reads."""
-    tiers = entry.prices.tiers
-    assert [start for start, _ in tiers] == sorted({start for start, _ in tiers})
-    assert [rates.input for _, rates in tiers] == sorted(rates.input for _, rates in tiers)
-    for _, rates in tiers:
-        assert 0 < rates.input <= rates.output
-        assert rates.read_price <= rates.input <= rates.write_price
-    assert entry.prices.has_cache == (tiers[0][1].cache_read is not None)
+    for entry in TABLE.entries:
+        with subtests.test(label(entry)):
+            tiers = entry.prices.tiers
+            assert [start for start, _ in tiers] == sorted({start for start, _ in tiers})
+            assert [rates.input for _, rates in tiers] == sorted(rates.input for _, rates in tiers)
+            for _, rates in tiers:
+                assert 0 < rates.input <= rates.output
+                assert rates.read_price <= rates.input <= rates.write_price
+            assert entry.prices.has_cache == (tiers[0][1].cache_read is not None)
 
 
-@every_entry
-def test_cache_prices_are_the_same_multiples_in_every_tier(entry: PriceEntry) -> None:
+def test_cache_prices_are_the_same_multiples_in_every_tier(subtests: pytest.Subtests) -> None:
     """A dearer tier raises cache prices as it raises the input price, so a slip of a digit in one of them shows."""
-    _, first = entry.prices.tiers[0]
-    for _, rates in entry.prices.tiers[1:]:
-        assert rates.read_price / rates.input == pytest.approx(first.read_price / first.input)
-        assert rates.write_price / rates.input == pytest.approx(first.write_price / first.input)
+    for entry in TABLE.entries:
+        _, first = entry.prices.tiers[0]
+        for _, rates in entry.prices.tiers[1:]:
+            with subtests.test(label(entry)):
+                assert rates.read_price / rates.input == pytest.approx(first.read_price / first.input)
+                assert rates.write_price / rates.input == pytest.approx(first.write_price / first.input)
 
 
-@every_entry
-def test_claude_has_one_price_rule(entry: PriceEntry) -> None:
+def test_claude_has_one_price_rule(subtests: pytest.Subtests) -> None:
     """Every Claude model asks 5 x input for output, 1.25 x for a cache write, 2 x for an entry that lives an hour."""
-    if entry.provider != "anthropic":
-        return
-    _, rates = entry.prices.tiers[0]
-    assert rates.output == pytest.approx(5 * rates.input)
-    for _, rates in entry.prices.tiers:
-        assert (rates.cache_write, rates.cache_write_1h) == pytest.approx((1.25 * rates.input, 2 * rates.input))
+    for entry in TABLE.entries:
+        if entry.provider != "anthropic":
+            continue
+        with subtests.test(label(entry)):
+            _, rates = entry.prices.tiers[0]
+            assert rates.output == pytest.approx(5 * rates.input)
+            for _, rates in entry.prices.tiers:
+                assert (rates.cache_write, rates.cache_write_1h) == pytest.approx((1.25 * rates.input, 2 * rates.input))
 
 
-@every_entry
-def test_row_says_where_it_is_from(entry: PriceEntry) -> None:
+def test_each_row_says_where_it_is_from() -> None:
     """Every entry has a source and a day."""
-    assert entry.prices.source
-    assert entry.prices.dated == "2026-11-20"
+    for entry in TABLE.entries:
+        assert entry.prices.source, label(entry)
+        assert entry.prices.dated == "2026-11-20", label(entry)
 
 
-@every_entry
-def test_names_are_canonical(entry: PriceEntry) -> None:
+def test_names_are_canonical() -> None:
     """Names are bare and lower case, and each finds its own entry on the day it begins."""
-    for name in entry.names:
-        assert name == name.lower().strip()
-        assert "/" not in name
-        assert TABLE.find_entry(name, entry.since or date.min) == entry
+    for entry in TABLE.entries:
+        for name in entry.names:
+            assert name == name.lower().strip()
+            assert "/" not in name
+            assert TABLE.find_entry(name, entry.since or date.min) == entry
 
 
 def test_no_two_rows_for_one_period() -> None:

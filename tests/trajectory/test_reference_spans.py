@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
-from elision.trajectory.plan import Fold, FoldedRun, Key
+from elision.trajectory.plan import Edit, FoldedRun, Key
 from elision.trajectory.reference_spans import find_end, list_spans, lower_end, raise_end
 
 
-def fold(key: Key, *sources: Key) -> Fold:
-    return Fold(key, "x", tuple(FoldedRun(0, 5, source, 0) for source in sources))
+def fold(key: Key, *sources: Key) -> Edit:
+    return Edit(key, "fold", "x", tuple(FoldedRun(0, 5, source, 0) for source in sources))
 
 
-def separates(end: Key, folds: list[Fold]) -> bool:
+def separates(end: Key, folds: list[Edit]) -> bool:
     """Return whether something from `end` on refers to something before it."""
     return any(run.source < end <= each.key for each in folds for run in each.runs)
 

@@ -6,7 +6,7 @@ import pytest
 
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended
-from elision.trajectory.plan import Clip, Fold, FoldedRun, Mask, Summary
+from elision.trajectory.plan import Edit, FoldedRun, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
@@ -43,7 +43,7 @@ def summary(covers: int, *, kept: tuple[int, ...] = ()) -> Summary:
 
 def test_a_mask_replaces_content_only() -> None:
     """A placeholder stands exactly where its observation stood."""
-    masked = state(PassDecided(4, "x", masks=(Mask((2, 1), "gone"),)), turns=3)
+    masked = state(PassDecided(4, "x", edits=(Edit((2, 1), "mask", "gone"),)), turns=3)
     assert "".join(shape(masked)) == "HHaoapao"
     assert masked.find_segment((2, 1)).text == "gone"
     assert masked.track.tokens < masked.raw_track.tokens
@@ -53,7 +53,7 @@ def test_a_mask_replaces_content_only() -> None:
 def test_a_summary_stands_behind_the_head() -> None:
     """Covered turns give way to the block and the words that stay; the rest is as it was, masks included."""
     before = state(turns=4)
-    before.fold_event(PassDecided(5, "x", masks=(Mask((1, 1), "one"), Mask((3, 1), "three"))))
+    before.fold_event(PassDecided(5, "x", edits=(Edit((1, 1), "mask", "one"), Edit((3, 1), "mask", "three"))))
     before.fold_event(PassDecided(5, "x", summary=summary(2)))
     assert shape(before) == ["H", "H", "summary", "a", "p", "a", "o"]
     assert before.covered_turns == 2
@@ -86,16 +86,18 @@ def test_everything_covered() -> None:
 
 def test_a_rewrite_of_what_was_sent_begins_an_epoch() -> None:
     """Masking a sent observation rewrites; masking one that was never sent does not."""
-    assert state(PassDecided(3, "x", masks=(Mask((2, 1), "p"),)), turns=2).epoch == 2
+    assert state(PassDecided(3, "x", edits=(Edit((2, 1), "mask", "p"),)), turns=2).epoch == 2
     unsent = state(turns=2).fold_event(TurnAdded(turn(3)))
-    assert unsent.fold_event(PassDecided(4, "x", masks=(Mask((3, 1), "p"),))).epoch == 1
+    assert unsent.fold_event(PassDecided(4, "x", edits=(Edit((3, 1), "mask", "p"),))).epoch == 1
     assert state(PassDecided(3, "nothing"), turns=2).epoch == 1
 
 
 def test_one_pass_is_one_epoch() -> None:
     """Edits between two calls begin one epoch, however many events they came in."""
     one = state(
-        PassDecided(3, "x", masks=(Mask((2, 1), "p"),)), PassDecided(3, "x", masks=(Mask((1, 1), "p"),)), turns=2
+        PassDecided(3, "x", edits=(Edit((2, 1), "mask", "p"),)),
+        PassDecided(3, "x", edits=(Edit((1, 1), "mask", "p"),)),
+        turns=2,
     )
     assert one.epoch == 2
     one.fold_event(called(3)).fold_event(PassDecided(3, "x", summary=summary(1)))
@@ -104,15 +106,15 @@ def test_one_pass_is_one_epoch() -> None:
 
 def test_a_clip_may_be_masked_later() -> None:
     """A clipped result is cut, not settled: its placeholder takes its place in time."""
-    clipped = state(PassDecided(3, "x", clips=(Clip((2, 1), "head ... tail"),)), turns=2)
+    clipped = state(PassDecided(3, "x", edits=(Edit((2, 1), "clip", "head ... tail"),)), turns=2)
     assert "".join(shape(clipped)) == "HHaoac"
-    clipped.fold_event(PassDecided(4, "y", masks=(Mask((2, 1), "p"),)))
+    clipped.fold_event(PassDecided(4, "y", edits=(Edit((2, 1), "mask", "p"),)))
     assert "".join(shape(clipped)) == "HHaoap"
 
 
 def test_raw_is_what_came() -> None:
     """The raw view holds every turn whole, whatever was hidden."""
-    hidden = state(PassDecided(4, "x", masks=(Mask((1, 1), "p"),), summary=summary(2)), turns=3)
+    hidden = state(PassDecided(4, "x", edits=(Edit((1, 1), "mask", "p"),), summary=summary(2)), turns=3)
     assert [segment.kind for segment in hidden.make_raw_view().segments] == [
         "head",
         "head",
@@ -153,13 +155,13 @@ def test_work_is_what_is_new() -> None:
     track = long.track
     long.fold_event(TurnAdded(turn(51)))
     assert long.track is track
-    long.fold_event(PassDecided(52, "x", masks=(Mask((40, 1), "p"),)))
+    long.fold_event(PassDecided(52, "x", edits=(Edit((40, 1), "mask", "p"),)))
     shared = sum(ours is theirs for ours, theirs in zip(long.track.segments, track.segments, strict=True))
     assert shared == len(track.segments) - 1
 
 
-def fold(key: tuple[int, int], source: tuple[int, int], text: str = "as there") -> Fold:
-    return Fold(key, text, (FoldedRun(0, 1, source, 0),))
+def fold(key: tuple[int, int], source: tuple[int, int], text: str = "as there") -> Edit:
+    return Edit(key, "fold", text, (FoldedRun(0, 1, source, 0),))
 
 
 def test_a_fold_at_birth_rewrites_nothing() -> None:
@@ -168,7 +170,7 @@ def test_a_fold_at_birth_rewrites_nothing() -> None:
     first = going.make_view()
     before = list(first.segments)
     going.fold_event(TurnAdded(turn(3)))
-    going.fold_event(PassDecided(4, "x", folds=(fold((3, 1), (1, 1)),)))
+    going.fold_event(PassDecided(4, "x", edits=(fold((3, 1), (1, 1)),)))
     assert "".join(shape(going)) == "HHaoaoaf"
     assert going.find_segment((3, 1)).text == "as there"
     assert (going.epoch, going.is_edited, going.hidden) == (1, True, {})
@@ -182,23 +184,24 @@ def test_folds_are_moved_and_taken_back_with_the_mask_of_their_source() -> None:
     """A later fold of an observation replaces the first, and an unfolded one is whole; the mask is the first change."""
     going = state(turns=4)
     whole = going.find_segment((3, 1)).tokens
-    going.fold_event(PassDecided(5, "x", folds=(fold((3, 1), (1, 1)), fold((4, 1), (1, 1)))))
+    going.fold_event(PassDecided(5, "x", edits=(fold((3, 1), (1, 1)), fold((4, 1), (1, 1)))))
     going.fold_event(called(5))
     view = going.make_view()
-    masked = PassDecided(6, "x", (Mask((1, 1), "gone"),), folds=(fold((4, 1), (3, 1), "moved"),), unfolded=((3, 1),))
+    masked = PassDecided(6, "x", (Edit((1, 1), "mask", "gone"), Edit((3, 1), "whole"), fold((4, 1), (3, 1), "moved")))
     going.fold_event(masked)
     assert "".join(shape(going)) == "HHapaoaoaf"
     assert going.find_segment((3, 1)).tokens == whole
     assert going.find_segment((3, 1)).text == ""
-    assert list(going.list_shown_texts()) == [((1, 1), "gone"), ((4, 1), "moved")]
+    assert {key: edit.text for key, edit in going.edits.items()} == {(1, 1): "gone", (4, 1): "moved"}
+    assert going.edit_counts.total() == len(going.edits)
     assert going.make_view().count_common(view) == going.observation_places[1, 1]
 
 
 def test_what_is_folded_can_be_masked_clipped_or_covered() -> None:
     """Then it is folded no longer."""
     going = state(turns=4)
-    going.fold_event(PassDecided(5, "x", folds=tuple(fold((index, 1), (1, 1)) for index in (2, 3, 4))))
-    going.fold_event(PassDecided(6, "x", (Mask((3, 1), "gone"),), (Clip((4, 1), "cut"),), summary(2)))
+    going.fold_event(PassDecided(5, "x", edits=tuple(fold((index, 1), (1, 1)) for index in (2, 3, 4))))
+    going.fold_event(PassDecided(6, "x", (Edit((3, 1), "mask", "gone"), Edit((4, 1), "clip", "cut")), summary(2)))
     assert shape(going) == ["H", "H", "summary", "a", "p", "a", "c"]
     assert going.folded == {}
 
@@ -206,10 +209,10 @@ def test_what_is_folded_can_be_masked_clipped_or_covered() -> None:
 def test_an_amended_turn_forgets_its_folds() -> None:
     """Those of the turn that came again; what views rely on is listed."""
     going = state(turns=3)
-    going.fold_event(PassDecided(4, "x", folds=(fold((2, 1), (1, 1)), fold((3, 1), (1, 1)))))
+    going.fold_event(PassDecided(4, "x", edits=(fold((2, 1), (1, 1)), fold((3, 1), (1, 1)))))
     assert going.list_fixed_keys(3) == {(3, 1)}
     going.fold_event(TurnAmended(turn(3, results=2)))
     assert list(going.folded) == [(2, 1)]
-    going.fold_event(PassDecided(5, "x", folds=(fold((3, 2), (3, 1)),)))
+    going.fold_event(PassDecided(5, "x", edits=(fold((3, 2), (3, 1)),)))
     assert going.list_fixed_keys(3) == {(3, 1), (3, 2)}
     assert "".join(shape(going)) == "HHaoafaof"

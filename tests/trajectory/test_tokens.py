@@ -49,9 +49,9 @@ def test_special_tokens_are_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["x", "观", "=-", " ", "a1"])
-def test_a_megabyte_without_spaces_takes_linear_time(piece: str) -> None:
+def test_half_a_megabyte_without_spaces_takes_linear_time(piece: str) -> None:
     """Minified code and blobs, which the plain pattern is quadratic on, are counted piece by piece."""
-    assert_linear(lambda size: VocabularyCounter("o200k").count(piece * (size // len(piece))), 64_000)
+    assert_linear(lambda size: VocabularyCounter("o200k").count(piece * (size // len(piece))), 32_000)
 
 
 def test_pieces_change_little() -> None:
@@ -92,7 +92,7 @@ def test_vocabularies_are_not_fetched() -> None:
 
 def test_an_unknown_counter() -> None:
     """An unknown name is an error that lists what exists."""
-    with pytest.raises(SpecError, match="no token counter 'gpt2'; there are: o200k, cl100k, estimate"):
+    with pytest.raises(SpecError, match="no token counter 'gpt2'; give one of: o200k, cl100k, estimate"):
         make_counter("gpt2")
 
 
@@ -138,7 +138,7 @@ def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     first = [fresh.count(text) for text in texts]
     assert fresh.cached_texts <= 100
     asked: list[str] = []
-    monkeypatch.setattr(fresh, "_count_text", lambda text: asked.append(text) or 7)
+    monkeypatch.setattr(fresh._encoder, "count", lambda text: asked.append(text) or 7)
     assert fresh.count(texts[-1]) == first[-1]
     assert fresh.count(texts[0]) == 7
     assert asked == [texts[0]]

@@ -2,7 +2,7 @@
 
 llm -m elision/gpt-5 -T elision_recall -T elision_search -T my_tool --chain-limit 0 "Begin."
 
-It has the settings of the environment and elision.toml. Sessions are stored in the folder of `llm`, in elision.db.
+It has the settings of the environment and elision.toml.
 """
 
 from __future__ import annotations
@@ -61,8 +61,7 @@ class _LateSessions(Sessions):
     ) -> ContextManager:
         """Do as `Sessions.open`. Raises SettingError where a setting is wrong, and StoreError."""
         if self._pool is None:
-            store = f"sqlite:///{llm.user_dir() / 'elision.db'}"
-            options = read_pool_options(os.environ, store=store, cache_control="client")
+            options = read_pool_options(os.environ, cache_control="client")
             self._pool = Sessions(options.pop("strategy"), **options)
             atexit.register(self._pool.close)
         return self._pool.open(name, parent=parent, model=model, cache_control=cache_control)

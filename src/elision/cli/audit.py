@@ -136,7 +136,9 @@ def _choose_paths(given: Sequence[Path], notes: Console) -> list[Path]:
 
     for path in given:
         if not path.exists():
-            raise FormatError(f"{path}: there is no such file or folder")
+            raise FormatError(
+                f"{path}: there is no such file or folder; give the logs of an agent, or nothing for this user's"
+            )
     if given:
         return list(given)
     found = find_agent_logs(Path.home(), os.environ, Path.cwd())

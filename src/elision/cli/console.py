@@ -11,6 +11,10 @@ from typing import IO, Any, Final, cast
 
 from rich.console import Console
 
+from elision.cli.view_text import escape_controls
+from elision.config.setting_readers import conceal_password
+from elision.stores.store_urls import locate_store
+
 #: Blanks at a line's end, with which rich fills tables and wrapped paragraphs up.
 _BLANKS: Final = re.compile(r" +(?=\n)")
 
@@ -43,6 +47,14 @@ def _open(*, is_stderr: bool, quiet: bool) -> Console:
     if stream.isatty():
         return Console(stderr=is_stderr, quiet=quiet)
     return Console(file=cast(IO[str], _TrimmedStream(stream)), stderr=is_stderr, quiet=quiet)
+
+
+def name_store(address: str, *, quiet: bool) -> str:
+    """Print on standard error which store is opened; return its address, that of the default with its path."""
+    located = locate_store(address)
+    shown = escape_controls(conceal_password(located))
+    open_notes(quiet).print(f"store: {shown}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    return located
 
 
 @contextmanager

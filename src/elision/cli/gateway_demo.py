@@ -39,6 +39,7 @@ from elision.cli.console import open_console, open_notes
 from elision.cli.outputs import print_json
 from elision.errors import ElisionError, MissingExtra
 from elision.formats.registry import read_runs
+from elision.lab.report.figures import format_share
 from elision.testing.follower import Follower
 from elision.trajectory.trajectory import Trajectory
 
@@ -249,7 +250,7 @@ def describe_saving(figures: Json) -> str:
     """What hiding saved, in dollars and as a share of the bill of sending everything with the same cache."""
     usd, everything = round(figures["hiding_usd"], 3), figures["raw_usd"] - figures["caching_usd"]
     share = usd / everything if everything else 0.0
-    return f"{'−' if usd < 0 else ''}${abs(usd):.3f} ({abs(share):.0%})"
+    return f"{'−' if usd < 0 else ''}${abs(usd):.3f} ({format_share(abs(share))})"
 
 
 def caching(figures: Json) -> str:
@@ -267,7 +268,7 @@ def print_end(console: Console, progress: Progress, gateway: str, store: Path, *
             f"{describe_saving(found)} by hiding, of ${found['raw_usd'] - found['caching_usd']:.3f}{caching(found)}",
         ),
         ("Tokens", f"{found['sent_tokens']:,} sent of {found['raw_tokens']:,}"),
-        ("Cache", f"{found['hit']:.0%} of those sent were read from it, as the provider reported"),
+        ("Cache", f"{format_share(found['hit'])} of those sent were read from it, as the provider reported"),
         *_again(progress, gateway),
     ]
     console.print()

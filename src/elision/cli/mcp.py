@@ -21,7 +21,7 @@ def mcp(
         Option(
             "--session",
             help="Show this session and its relatives alone: a name, how it begins, or a client's id at the gateway; "
-            "default: as AGENT_CONTEXT_SESSION says.",
+            "default: as ELISION_SESSION says.",
         ),
     ] = "",
     prefix: Annotated[str, Option("--prefix", help="Show only sessions whose name begins so.")] = "",
@@ -68,6 +68,7 @@ def mcp(
         raise MissingExtra("elision mcp", "mcp") from error
     from importlib.metadata import version
 
+    from elision.cli.console import name_store
     from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard
     from elision.mcp.session_scope import SessionScope
@@ -84,6 +85,7 @@ def mcp(
     )
     try:
         sessions.find_store()
+        name_store(store or settings.store, quiet=quiet)
     except MissingStore as error:
         # Hosts start their servers first, and agents make the store later.
         if not quiet:

@@ -135,7 +135,9 @@ def _split_name(argument: str) -> tuple[str, str]:
         rest = argument[place + 1 :]
         if letter == "=" and rest and (_is_store(rest) or Path(rest).exists()):
             return argument[:place].strip(), rest
-    raise FormatError(f"{argument.rpartition('=')[2]}: there is no such file or folder")
+    raise FormatError(
+        f"{argument.rpartition('=')[2]}: there is no such file or folder; give runs or a table of outcomes"
+    )
 
 
 def _is_store(text: str) -> bool:

@@ -143,13 +143,13 @@ def _check_writable(kind: str, path: Path) -> None:
     if path.is_dir() or not path.name:
         raise OutputError(f"--{kind} {path}: that is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
-        raise OutputError(f"--{kind} {path}: there is no folder {path.parent}")
+        raise OutputError(f"--{kind} {path}: there is no folder {path.parent}; make it first")
     with _name_file_in_errors(path, f"--{kind} "):
         if path.is_file():
             with path.open("rb") as file:
                 start = file.read(200)
             if start.strip() and not any(mark in start for mark in OWN_BEGINNINGS[kind]):
-                raise OutputError(f"--{kind} {path}: is there already and is none of our reports; name another file")
+                raise OutputError(f"--{kind} {path}: it exists and is not a report of Elision; name another file")
         if path.exists() and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if not _is_special(path):
@@ -176,4 +176,6 @@ def _name_file_in_errors(path: Path, option: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{option}{path}: cannot be written ({error.strerror or error})") from error
+        raise OutputError(
+            f"{option}{path}: cannot be written ({error.strerror or error}); name a file elsewhere"
+        ) from error

@@ -45,6 +45,7 @@ def recall(
     Control characters are shown as signs, since a terminal acts on them.
     """
     # Slow to import, and help needs none of it.
+    from elision.cli.console import name_store
     from elision.cli.outputs import print_json
     from elision.cli.session_names import choose_session
     from elision.config import load_settings
@@ -53,7 +54,7 @@ def recall(
 
     part = TextPart(lines=lines, pattern=pattern, head=head)
     _check_options(name, part, search, raw=raw, as_json=json)
-    with closing(open_existing(store or load_settings().store)) as opened:
+    with closing(open_existing(name_store(store or load_settings().store, quiet=quiet))) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         if search:

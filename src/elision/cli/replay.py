@@ -56,7 +56,7 @@ RecordedWindows = Annotated[
     list[str] | None,
     Option(
         "--recorded-window",
-        help="READER=N: runs of that format were recorded while the agent saw its newest N observations only; "
+        help="READER=N: runs of that format were recorded while the agent saw its newest N tool results only; "
         "a control of the evidence measure.",
         rare=True,
     ),

@@ -40,7 +40,7 @@ def serve(
     workers: Annotated[int | None, Option("--workers", help="Processes that share the port.", min=1, rare=True)] = None,
     token: Annotated[
         str | None,
-        Option("--token", help="Opens dashboard and metrics; better given as AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN."),
+        Option("--token", help="Opens dashboard and metrics; better given as ELISION_GATEWAY_ADMIN_TOKEN."),
     ] = None,
     shadow: Annotated[bool | None, Option("--shadow", help="Decide, price and report; change nothing.")] = None,
     off: Annotated[bool | None, Option("--off", help="Pass everything as it comes; keep nothing.", rare=True)] = None,
@@ -113,6 +113,7 @@ def serve(
 def _run_gateway(given: dict[str, Any], *, as_json: bool) -> int:
     # An extra serves, and the other commands must do without it.
     from elision.cli.outputs import print_json
+    from elision.config.setting_readers import conceal_password
     from elision.gateway.request_log import choose_form, log_to_stderr
     from elision.gateway.server import bind_socket, format_url
     from elision.gateway.server import serve_worker as serve_here
@@ -123,12 +124,15 @@ def _run_gateway(given: dict[str, Any], *, as_json: bool) -> int:
     listening = bind_socket(settings.host, settings.port)
     log_to_stderr(choose_form(settings.log))
     url = format_url(listening)
+    store = "nowhere" if settings.off else escape_controls(conceal_password(settings.library.store))
 
     def up() -> None:
         if as_json:
             addresses = {"openai": f"{url}/v1", "anthropic": url, "dashboard": f"{url}/"}
             modes = {"shadow": settings.shadow, "off": settings.off}
-            print_json("serve", {**addresses, "summaries": settings.library.describe_summarizer(), **modes})
+            print_json(
+                "serve", {**addresses, "store": store, "summaries": settings.library.describe_summarizer(), **modes}
+            )
             return
         if settings.admin_token:
             locked = ", with the token"
@@ -137,6 +141,7 @@ def _run_gateway(given: dict[str, Any], *, as_json: bool) -> int:
         click.echo(
             f"OpenAI clients:    {url}/v1\nAnthropic clients: {url}\n"
             f"Dashboard:         {url}/{locked}\n"
+            f"Sessions:          {store}\n"
             f"Summaries:         {escape_controls(settings.library.describe_summarizer())}"
             f"{_describe_limits(settings)}{_describe_mode(settings)}"
         )

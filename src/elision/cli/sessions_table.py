@@ -13,12 +13,11 @@ from rich.text import Text
 
 from elision.cli.amounts import format_duration
 from elision.cli.savings import choose_colour
+from elision.cli.session_figures import SessionFigures
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
 from elision.lab.report.fitting import GAP, choose_columns, open_table
-from elision.manager.session_history import DEFAULT_PRICES, SessionReport
 from elision.stores.store import SessionInfo
-from elision.telemetry.diagnostics import Costs
 
 #: Models without prices that are named.
 _NAMED_MODELS: Final = 3
@@ -28,11 +27,11 @@ _NAME: Final = (26, 48)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSession:
-    """A session. front: the tree in front of its name. account: None where its log cannot be read."""
+    """A session. front: the tree before its name. figures: None where its log cannot be read."""
 
     front: str
     info: SessionInfo
-    account: SessionReport | None = None
+    figures: SessionFigures | None = None
     fault: str = ""
 
 
@@ -106,28 +105,12 @@ def _build_columns(now: float) -> list[_SessionColumn]:
     return [turns, *_COUNTED, changed, *_SAID]
 
 
-def _account_cell(cell: Callable[[SessionReport], str]) -> Callable[[ListedSession], str]:
-    return lambda row: cell(row.account) if row.account and row.account.final else figures.NOTHING
-
-
-def _count_cell(number: Callable[[SessionReport], int]) -> Callable[[ListedSession], str]:
-    return _account_cell(lambda account: figures.format_count(number(account)))
-
-
-def _usd_cell(usd: Callable[[Costs], float]) -> Callable[[ListedSession], str]:
-    return _account_cell(lambda account: format_usd(usd(account.final.costs)) if account.final else "")
-
-
-def _saved_usd(row: ListedSession, usd: Callable[[Costs], float]) -> float:
-    return usd(row.account.final.costs) if row.account and row.account.final else 0.0
+def _figure_cell(cell: Callable[[SessionFigures], str]) -> Callable[[ListedSession], str]:
+    return lambda row: cell(row.figures) if row.figures and row.figures.calls else figures.NOTHING
 
 
 def _has_caching_saved(row: ListedSession) -> bool:
-    return _saved_usd(row, lambda costs: costs.caching) > 0
-
-
-def _format_reduction(account: SessionReport) -> str:
-    return figures.format_change(account.sent_tokens / account.raw_tokens if account.raw_tokens else None)
+    return row.figures is not None and row.figures.by_cache > 0
 
 
 def format_usd(usd: float) -> str:
@@ -137,87 +120,64 @@ def format_usd(usd: float) -> str:
     return figures.format_usd(usd)
 
 
-def _describe_guard(row: ListedSession) -> str:
-    """What a guard says, in a word or two."""
-    end = row.account.final if row.account else None
-    if end is None:
-        return ""
-    if end.stop is not None:
-        return {"max_turns": "turn limit", "max_cost_usd": "cost limit"}.get(end.stop.guard, end.stop.guard)
-    if end.hint is not None:
-        return f"no progress: {end.hint.turns} turns"
-    return ""
-
-
-def _describe_mode(row: ListedSession) -> str:
-    return "shadow" if row.account and row.account.shadow else ""
-
-
-def _count_summaries(account: SessionReport) -> str:
-    written = account.final.summaries if account.final else 0
-    if account.failed_summary_count:
-        return f"{written} +{account.failed_summary_count} failed"
-    return figures.format_count(written)
-
-
 _COUNTED: Final = (
-    _SessionColumn(title="calls", keep=2, cell=_count_cell(lambda account: len(account.calls))),
+    _SessionColumn(title="calls", keep=2, cell=_figure_cell(lambda found: figures.format_count(found.calls))),
+    _SessionColumn(title="sent", keep=8, cell=_figure_cell(lambda found: figures.format_tokens(found.sent_tokens))),
+    _SessionColumn(title="of raw", keep=5, cell=_figure_cell(lambda found: figures.format_tokens(found.raw_tokens))),
     _SessionColumn(
-        title="sent", keep=8, cell=_account_cell(lambda account: figures.format_tokens(account.sent_tokens))
+        title="tokens",
+        keep=6,
+        cell=_figure_cell(lambda found: figures.format_change(found.sent_tokens / max(1, found.raw_tokens))),
     ),
-    _SessionColumn(
-        title="of raw", keep=5, cell=_account_cell(lambda account: figures.format_tokens(account.raw_tokens))
-    ),
-    _SessionColumn(title="tokens", keep=6, cell=_account_cell(_format_reduction)),
-    _SessionColumn(
-        title="cost",
-        keep=9,
-        cell=_usd_cell(lambda costs: costs.ours),
-    ),
+    _SessionColumn(title="cost", keep=9, cell=_figure_cell(lambda found: format_usd(found.cost))),
     _SessionColumn(
         title="saved",
         keep=12,
-        cell=_usd_cell(lambda costs: costs.hiding),
-        mood=lambda row: choose_colour(_saved_usd(row, lambda costs: costs.hiding)),
+        cell=_figure_cell(lambda found: format_usd(found.saved)),
+        mood=lambda row: choose_colour(row.figures.saved if row.figures else 0.0),
     ),
     _SessionColumn(
         title="by cache",
         keep=5,
-        cell=_usd_cell(lambda costs: costs.caching),
+        cell=_figure_cell(lambda found: format_usd(found.by_cache)),
         needed=_has_caching_saved,
     ),
+    _SessionColumn(title="rewrites", keep=4, cell=_figure_cell(lambda found: figures.format_count(found.rewrites))),
     _SessionColumn(
-        title="rewrites", keep=4, cell=_count_cell(lambda account: account.final.epoch - 1 if account.final else 0)
+        title="summaries",
+        keep=3,
+        cell=_figure_cell(
+            lambda found: f"{found.summaries} +{found.failed_summaries} failed".removesuffix(" +0 failed")
+        ),
     ),
-    _SessionColumn(title="summaries", keep=3, cell=_account_cell(_count_summaries)),
 )
 _SAID: Final = (
     _SessionColumn(
         title="mode",
         keep=14,
-        cell=_describe_mode,
+        cell=lambda row: row.figures.mode if row.figures else "",
         mood=lambda row: "yellow",
         left=True,
-        needed=lambda row: bool(_describe_mode(row)),
+        needed=lambda row: bool(row.figures and row.figures.mode),
     ),
     _SessionColumn(
         title="guards",
         keep=13,
-        cell=_describe_guard,
+        cell=lambda row: row.figures.guard if row.figures else "",
         mood=lambda row: "yellow",
         left=True,
-        needed=lambda row: bool(_describe_guard(row)),
+        needed=lambda row: bool(row.figures and row.figures.guard),
     ),
     _SessionColumn(
         title="model",
         keep=1,
-        cell=_account_cell(lambda account: format_session_name(account.model) if account.model else "–"),
+        cell=_figure_cell(lambda found: format_session_name(found.model) if found.model else figures.NOTHING),
         left=True,
     ),
     _SessionColumn(
         title="strategy",
         keep=0,
-        cell=_account_cell(lambda account: format_session_name(account.strategy)[:40]),
+        cell=_figure_cell(lambda found: format_session_name(found.strategy)[:40]),
         left=True,
     ),
 )
@@ -238,26 +198,23 @@ def _list_notes(rows: Sequence[ListedSession], number: int, left_out: int) -> It
     notes = []
     if number > len(rows):
         notes.append(f"{figures.format_plural(number - len(rows), 'more session')}; --all lists them")
-    unpriced = [row.account for row in rows if row.account and not row.account.has_own_prices]
-    models = sorted({account.model for account in unpriced if account.model})
+    unpriced = [row.figures for row in rows if row.figures and row.figures.priced_as]
+    models = sorted({found.model for found in unpriced if found.model})
     if models:
-        notes.append(f"no prices are known for {_list_models(models)}: priced as {DEFAULT_PRICES}")
-    if not all(account.model for account in unpriced):
-        notes.append(f"sessions without a known model are priced as {DEFAULT_PRICES}")
+        named = ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS])
+        more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
+        notes.append(f"no prices are known for {named}{more}: priced as {unpriced[0].priced_as}")
+    if not all(found.model for found in unpriced):
+        notes.append(f"sessions without a known model are priced as {unpriced[0].priced_as}")
     if unpriced:
         notes.append("--model prices all alike")
-    if any(row.account for row in rows):
+    if any(row.figures for row in rows):
         notes.append("saved: by hiding, net")
     if any(map(_has_caching_saved, rows)):
         notes.append("by cache: saved by cache breakpoints of ours, where the client sets none")
-    if any(map(_describe_mode, rows)):
+    if any(row.figures and row.figures.mode for row in rows):
         notes.append("shadow: requests went out as they came, and the figures are what would have been")
     if left_out:
         notes.append(f"{figures.format_plural(left_out, 'more column')} in a wider terminal, or with --json")
     if notes:
         yield Text(". ".join(note[0].upper() + note[1:] for note in notes) + ".", style="dim")
-
-
-def _list_models(models: Sequence[str]) -> str:
-    more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
-    return ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more

@@ -21,8 +21,8 @@ from elision.lab.report.fitting import open_table, print_text
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160
 _LEGEND: Final = (
-    "In the environment: AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is name in the "
-    "table [gateway]."
+    "In the environment: ELISION_NAME or AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is "
+    "name in the table [gateway]."
 )
 
 
@@ -74,14 +74,11 @@ def build_table(entries: Sequence[SettingEntry], *, wide: bool) -> Table:
     for _, group in groupby(entries, key=lambda entry: entry.key.group):
         shown.add_section()
         for entry in group:
-            shown.add_row(*_build_row(entry), *([Text(entry.key.meaning)] if wide else []))
+            # What somebody set stands out; what the strategy has not is a dash.
+            style = "dim" if entry.place in (NOWHERE, "") else "bold"
+            cells = (entry.key.name, entry.value or "–", entry.place)
+            shown.add_row(*(Text(cell, style=style) for cell in cells), *([Text(entry.key.meaning)] if wide else []))
     return shown
-
-
-def _build_row(entry: SettingEntry) -> tuple[Text, Text, Text]:
-    """Name, value, place; what somebody set stands out, what the strategy has not is a dash."""
-    style = "dim" if entry.place in (NOWHERE, "") else "bold"
-    return Text(entry.key.name, style=style), Text(entry.value or "–", style=style), Text(entry.place, style=style)
 
 
 def encode_settings(found: Settings) -> dict[str, object]:

@@ -30,17 +30,17 @@ def show(
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved. One request alone with --call."""
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_console
+    from elision.cli.console import name_store, open_console
     from elision.cli.outputs import print_json
     from elision.cli.session_names import choose_session
     from elision.config import load_settings
     from elision.lab.dialect import sizer
     from elision.manager.session_history import add_plateau_guard, load_session_log
-    from elision.stores.store_urls import open_existing
+    from elision.stores.store_urls import open_for_reading
 
     rates = choose_prices(model, price, prices)
     found = load_settings()
-    with closing(open_existing(store or found.store)) as opened:
+    with closing(open_for_reading(name_store(store or found.store, quiet=quiet))) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)

@@ -46,7 +46,8 @@ def _fit_columns(values: Sequence[int], columns: int, room: int) -> list[int]:
 
 def _draw_row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Text:
     """Row `row` from below: eighths of a cell for what was sent, a shade where only raw would have reached."""
-    line = Text(f"{_axis_label(row, highest):>{SCALE - 1}} ", style="bright_black")
+    label = {HEIGHT - 1: figures.format_tokens(highest), 0: "0"}.get(row, "")
+    line = Text(f"{label:>{SCALE - 1}} ", style="bright_black")
     for mine, all_ in zip(ours, raw, strict=True):
         filled = _filled_eighths(mine, row, highest)
         if filled:
@@ -61,7 +62,3 @@ def _filled_eighths(value: int, row: int, highest: int) -> int:
     """Eighths of row `row` that `value` reaches; what is there at all shows in the lowest row."""
     eighths = round(value * HEIGHT * 8 / highest)
     return max(0, min(8, max(eighths, 1 if value else 0) - row * 8))
-
-
-def _axis_label(row: int, highest: int) -> str:
-    return {HEIGHT - 1: figures.format_tokens(highest), 0: "0"}.get(row, "")

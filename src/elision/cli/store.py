@@ -59,7 +59,7 @@ def gc(
     oldest = None if older_than is None else now - parse_duration(older_than, "--older-than")
     limit = None if max_bytes is None else parse_size(max_bytes, "--max-bytes")
     console = open_console()
-    with _open_configured_store(store) as opened:
+    with _open_configured_store(store, quiet=quiet) as opened:
         if dry_run:
             footprint = opened.footprint()
             sessions = opened.sessions()
@@ -131,15 +131,15 @@ def check(
     """Read everything in a store and list what is wrong; nothing is changed without --repair."""
     # Slow to import, and help needs none of it.
     from elision.cli import store_tables as tables
-    from elision.cli.console import open_console
+    from elision.cli.console import name_store, open_console
     from elision.cli.outputs import print_json
     from elision.config import load_settings
     from elision.lab.report.figures import format_plural
 
     if repair:
-        _repair_store(store or load_settings().store, as_json=json)
+        _repair_store(name_store(store or load_settings().store, quiet=quiet), as_json=json)
         return
-    with _open_configured_store(store) as opened:
+    with _open_configured_store(store, quiet=quiet) as opened:
         # First: where the store's own books are damaged, counting them would only fail.
         found = opened.check()
         footprint = None if found else opened.footprint()
@@ -195,12 +195,14 @@ def copy(
 
     Nothing is overwritten, and nothing is deleted. Run it again after an interruption: it goes on where it stopped.
     """
+    from elision.cli.console import name_store
     from elision.stores.session_copy import copy_all
     from elision.stores.store_urls import open_existing, open_store
 
     if source == target:
         raise SettingError(f"{source}: both addresses are the same; name another store to copy to")
-    with closing(open_existing(source)) as one, closing(open_store(target)) as two:
+    one_address, other_address = (name_store(each, quiet=quiet) for each in (source, target))
+    with closing(open_existing(one_address)) as one, closing(open_store(other_address)) as two:
         _print_copies("sessions copy", copy_all(one, two), as_json=json)
 
 
@@ -230,7 +232,7 @@ def export(
 
     redaction = None if raw else load_settings().redaction
     write_session = export_log if log else export_run
-    with _open_configured_store(store) as opened:
+    with _open_configured_store(store, quiet=quiet) as opened:
         chosen = [opened.info(session)] if session is not None else list(reversed(opened.sessions()))
         if not chosen:
             raise StoreError("there is no session in the store; nothing is written")
@@ -255,21 +257,23 @@ def import_(
     quiet: Quiet = False,
 ) -> None:
     """Read logs into a store, and compare both; nothing is overwritten."""
+    from elision.cli.console import name_store
     from elision.config import load_settings
     from elision.stores.log_file import LogFile
     from elision.stores.session_copy import copy_all
     from elision.stores.store_urls import open_store
 
     logs = LogFile(file)
-    with closing(open_store(store or load_settings().store)) as opened:
+    with closing(open_store(name_store(store or load_settings().store, quiet=quiet))) as opened:
         _print_copies("sessions import", copy_all(logs, opened), as_json=json)
 
 
-def _open_configured_store(url: str | None) -> closing[Store]:
+def _open_configured_store(url: str | None, *, quiet: bool) -> closing[Store]:
+    from elision.cli.console import name_store
     from elision.config import load_settings
     from elision.stores.store_urls import open_existing
 
-    return closing(open_existing(url or load_settings().store))
+    return closing(open_existing(name_store(url or load_settings().store, quiet=quiet)))
 
 
 def _print_copies(command: str, copies: Iterable[CopyResult | StoreError], *, as_json: bool) -> None:

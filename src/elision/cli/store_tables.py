@@ -12,7 +12,7 @@ from rich.text import Text
 from elision.cli.amounts import format_duration, format_size
 from elision.errors import StoreError
 from elision.lab.ratios import divide_or_zero
-from elision.lab.report.figures import format_plural
+from elision.lab.report.figures import format_plural, format_share
 from elision.lab.report.fitting import open_table
 from elision.stores.session_copy import CopyResult
 from elision.stores.store import Finding, Footprint, SessionInfo
@@ -50,7 +50,7 @@ def render_usage(footprint: Footprint, shown: Sequence[SessionInfo], now: float)
         table.add_row(
             _name_cell(info),
             format_size(info.raw_bytes),
-            f"{divide_or_zero(info.raw_bytes, footprint.raw_bytes):.0%}",
+            format_share(divide_or_zero(info.raw_bytes, footprint.raw_bytes)),
             f"{info.turns:,}",
             f"{info.records:,}",
             _format_age(info, now),

@@ -33,15 +33,10 @@ from elision.study.audit_study import AuditWork, build_audit
 from elision.study.shard_runner import RunnerProgress, find_missing_shards, make_engine, run_shards
 from elision.study.shard_work import ReplayWork, ShardTask, ShardWork
 from elision.study.study_folder import StudyFolder
-from elision.study.study_report import (
-    SUMMARY_FOLDER,
-    build_study,
-    list_billed_models,
-    list_uses,
-    open_study,
-    summarize_study,
-)
+from elision.study.study_report import build_study, list_billed_models, list_uses
 from elision.study.study_setup import describe_settings, prepare_study, restore_settings
+from elision.study.study_summary import BATCH, SUMMARY_FOLDER, summarize_batches
+from elision.study.study_tables import open_study
 from elision.trajectory.prices import Prices
 
 #: Exit code where shards failed three times.
@@ -73,8 +68,6 @@ def run_replay_study(
     """Replay `paths` into a study; whether it is to be reported now. given: price options. Exits as `run_study`."""
     options = describe_settings(settings, given, calls=calls)
     left = run_study(paths, settings, options, ReplayWork(settings, calls), request, errors)
-    if not left:
-        summarize_study(request.out, settings)
     return not left and not request.shard
 
 
@@ -110,7 +103,9 @@ def run_study(
     folder = StudyFolder(request.out.rstrip("/"))
     with _show_stage(errors) as stage:
         plan, shards = prepare_study(folder, paths, settings, options, stage)
-    own = [shard for shard in shards if shard.number % count == place % count]
+    part = place % count
+    # Neighbours, so that batches are finished while others are not begun.
+    own = shards[len(shards) * part // count : len(shards) * (part + 1) // count]
     missing = find_missing_shards(folder, own, plan.digest)
     name = f"shard {request.shard}" if request.shard else "study"
     units = sum(len(shard.units) for shard in own)
@@ -119,9 +114,18 @@ def run_study(
     )
     if engine is None:
         return len(shards)
+    summarized = 0
+
+    def watch(progress: RunnerProgress) -> None:
+        nonlocal summarized
+        report(progress)
+        if options["kind"] == "replay" and progress.done - summarized >= BATCH:
+            summarized = progress.done
+            summarize_batches(folder.url)
+
     try:
         with _show_progress(errors) as report:
-            progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, report)
+            progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, watch)
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
         print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to go on")
@@ -130,6 +134,8 @@ def run_study(
         print_line(errors, f"shard {number} failed three times: {reason}")
     if progress.failed:
         raise click.exceptions.Exit(INCOMPLETE)
+    if options["kind"] == "replay":
+        summarize_batches(folder.url)
     left = len(find_missing_shards(folder, shards, plan.digest))
     if not left:
         folder.remove_leftovers(("", "rows", "problems", "calls", SUMMARY_FOLDER))

@@ -88,8 +88,7 @@ def view(
         from rich.text import Text
 
         from elision.cli.console import open_console, page_output
-        from elision.cli.view_bill_lines import describe_view_bills, list_bill_facts
-        from elision.cli.view_screen import ViewScreen
+        from elision.cli.view_screen import ViewScreen, describe_view_bills, list_bill_facts
 
         console = open_console()
         screen = ViewScreen(console, run, strategy, counting, full=full)

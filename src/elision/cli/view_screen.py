@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,8 +16,11 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from elision.cli.view_text import FoldedText, escape_controls, fold_text, make_visible
-from elision.lab.ratios import divide_or_zero
-from elision.lab.report.figures import format_plural
+from elision.lab.ratios import divide_or_none, divide_or_zero
+from elision.lab.report.figures import format_change, format_plural, format_share, format_usd
+from elision.lab.report.sent_wording import describe_sent, label_sent_rows
+from elision.lab.results import BILLED, RECORDED
+from elision.lab.view_bills import EVERYTHING, ViewBills
 from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
 from elision.providers.shared.json_reading import mapping_in
@@ -313,8 +317,7 @@ def covered_turns(shown: ViewAt) -> int:
 
 def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
     """Observations that this pass hid, cut or folded."""
-    decided = shown.decided
-    return {edit.key for edits in (decided.masks, decided.clips, decided.folds) for edit in edits}
+    return {edit.key for edit in shown.decided.edits if edit.kind != "whole"}
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -334,15 +337,15 @@ def _describe_sent_line(shown: ViewAt) -> Line:
     total = Line.assemble((format_plural(sent, "token"), "bold"), f" · {rewrites} so far")
     if shown.raw.prompt_tokens > sent:
         share = 1 - sent / shown.raw.prompt_tokens
-        total.append(f" · {share:.0%} less than sending everything ({shown.raw.prompt_tokens:,})")
+        total.append(f" · {format_share(share)} less than sending everything ({shown.raw.prompt_tokens:,})")
     return total
 
 
 def _describe_cache_line(shown: ViewAt) -> Line:
     bill = shown.bill
-    share = divide_or_zero(bill.cache_read, bill.prompt_tokens)
+    share = format_share(divide_or_zero(bill.cache_read, bill.prompt_tokens))
     fresh = bill.prompt_tokens - bill.cache_read
-    return Line.assemble((f"{share:.0%} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
+    return Line.assemble((f"{share} read", "bold"), f" · {bill.cache_read:,} from the cache, {fresh:,} new to it")
 
 
 def _describe_hidden_line(shown: ViewAt) -> Line:
@@ -362,18 +365,19 @@ def _describe_hidden_line(shown: ViewAt) -> Line:
 def _describe_decision_line(shown: ViewAt) -> Line:
     decided = shown.decided
     line = Line(escape_controls(decided.reason))
-    if decided.masks:
-        line.append(f" · {format_plural(len(decided.masks), 'observation')} masked now", style="yellow")
-    if decided.folds:
-        line.append(f" · {len(decided.folds)} folded now", style=COLOURS["folded"])
-    if decided.unfolded:
-        line.append(f" · {len(decided.unfolded)} unfolded now", style=COLOURS["folded"])
+    counts = Counter(edit.kind for edit in decided.edits)
+    if counts["mask"]:
+        line.append(f" · {format_plural(counts['mask'], 'observation')} masked now", style="yellow")
+    if counts["fold"]:
+        line.append(f" · {counts['fold']} folded now", style=COLOURS["folded"])
+    if counts["whole"]:
+        line.append(f" · {counts['whole']} unfolded now", style=COLOURS["folded"])
     if decided.summary:
         line.append(
             f" · summary written now, from {format_plural(decided.summary.input_tokens, 'token')}", style="magenta"
         )
-    if decided.clips:
-        line.append(f" · {len(decided.clips)} cut to fit", style="red")
+    if counts["clip"]:
+        line.append(f" · {counts['clip']} cut to fit", style="red")
     return line
 
 
@@ -390,3 +394,27 @@ def _describe_rewrite_line(shown: ViewAt) -> Line:
         (f"{format_plural(rewrite.tokens, 'token')} kept", "bold"),
         f" · rewrite {shown.epoch - 1}",
     )
+
+
+# -- what the run had cost by then: so, as it was sent, as it was billed ----------------------------------------------
+
+
+def list_bill_facts(bills: ViewBills, call: int) -> Iterator[tuple[str, Line]]:
+    """Yield a line for each row at `call`: its name, and its figures against what was sent."""
+    names = label_sent_rows(bills.sending)
+    rows = dict(bills.list_rows(call))
+    sent = rows[RECORDED].usd
+    for name, row in rows.items():
+        line = Line.assemble((f"{format_usd(row.usd)} so far", "bold"))
+        # A bill at its own model's prices compares with no other one.
+        if name != RECORDED and (name != BILLED or bills.sending.own_prices):
+            line.append(f" ({format_change(divide_or_none(row.usd, sent))} vs recorded)")
+        share = format_share(divide_or_none(row.cached, row.tokens))
+        line.append(f" · {format_plural(row.tokens, 'token')} at this call, {share} read")
+        never = " (never sent)" if name == EVERYTHING and bills.is_never_sent(call) else ""
+        yield f"{names.get(name, name)}{never}", line
+
+
+def describe_view_bills(bills: ViewBills) -> Iterator[str]:
+    """Yield how the rows came about, and what the recording lacks."""
+    yield from describe_sent(bills.sending, bills.find_cost(BILLED), bills.find_cost(RECORDED), bills.prices.name)

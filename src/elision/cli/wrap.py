@@ -8,9 +8,11 @@ import shlex
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -43,16 +45,22 @@ class _GatewayInUse:
 
 
 class _UsedSessions:
-    """The sessions of the requests so far, by name; also in a file, one a line, once `list_in` names one."""
+    """The sessions of the requests so far, by name; also in a file, one a line, once `list_in` names one.
+
+    failed: requests that ended with an error of the provider or of the gateway, by status.
+    """
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.failed: Counter[int] = Counter()
         self._listing: Path | None = None
 
     def list_in(self, path: Path) -> None:
         self._listing = path
 
     def add_request(self, record: RequestRecord) -> None:
+        if record.status >= HTTPStatus.BAD_REQUEST:
+            self.failed[record.status] += 1
         if record.session and record.session not in self.names:
             self.names.add(record.session)
             if self._listing is not None:
@@ -87,10 +95,12 @@ def wrap(
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
     What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
-    arguments follow its name. The exit code is the agent's; one line on standard error says what was saved.
+    arguments follow its name. The exit code is the agent's. Standard error gets the address of the dashboard, and at
+    the end one line that says what was saved.
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
+    from elision.config.setting_keys import PREFIX, SPECIFIED_PREFIX
     from elision.wrap.agent_table import AGENTS, make_command_agent
     from elision.wrap.launch_plan import check_agent
     from elision.wrap.mcp_option import offer_mcp_server
@@ -123,7 +133,11 @@ def wrap(
     began = time.time()
     with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
         if mcp:
-            agent = offer_mcp_server(agent, _make_mcp_command(door.store), {"AGENT_CONTEXT_STORE": door.store})
+            # Both names of the setting: the user's own environment may have either.
+            variables = {f"{prefix}STORE": door.store for prefix in (PREFIX, SPECIFIED_PREFIX)}
+            agent = offer_mcp_server(agent, _make_mcp_command(door.store), variables)
+        if door.is_own and not quiet and not json:
+            click.echo(f"elision: dashboard, until {agent.name} ends: {door.url}/", err=True)
         code = _run_agent(agent, arguments, door)
     if json:
         from elision.cli.outputs import print_json
@@ -184,8 +198,7 @@ def _open_gateway(
     if running is not None:
         yield _GatewayInUse(running, settings.store, is_own=False)
         return
-    store = _choose_store(settings)
-    options = {**given, **read_upstreams(settings, os.environ), "store": store}
+    options = {**given, **read_upstreams(settings, os.environ)}
     # The terminal is the agent's: nothing is logged to it.
     logger = logging.getLogger("elision")
     logger.addHandler(logging.NullHandler())
@@ -193,22 +206,7 @@ def _open_gateway(
     used = _UsedSessions()
     found = gateway_settings(**{**options, "gateway_port": 0, "gateway_log": "none"})
     with GatewayThread(found, used.add_request) as thread:
-        yield _GatewayInUse(thread.url, store, is_own=True, used=used)
-
-
-def _choose_store(settings: Settings) -> str:
-    """Return the store of a new gateway: as set, else one outside of the user's project."""
-    from elision.wrap.findings import make_state_store
-
-    if any(entry.key.name == "store" and entry.place != "default" for entry in settings.entries):
-        return settings.store
-    address = make_state_store(os.environ)
-    folder = Path(address.removeprefix("sqlite:///")).parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ElisionError(f"{folder} cannot be made ({error.strerror}); give another place by --store") from error
-    return address
+        yield _GatewayInUse(thread.url, settings.store, is_own=True, used=used)
 
 
 # -- without running it -----------------------------------------------------------------------------------------------
@@ -261,9 +259,10 @@ class _Savings:
 
 def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
     """Return what was saved since `began`. Raises ElisionError where the store cannot be read."""
+    from elision.cli.session_figures import FigureReader
     from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard, load_session_log
-    from elision.stores.store_urls import open_existing
+    from elision.stores.store_urls import locate_store, open_existing
     from elision.trajectory.tokens import Sizer, make_counter
 
     settings = load_settings()
@@ -275,6 +274,7 @@ def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
         return _Savings()
     sizer = Sizer(make_counter("o200k"))
     guards = add_plateau_guard(settings.guards)
+    figures = FigureReader(store, locate_store(door.store), settings.guards)
     with closing(store):
         changed: list[SessionInfo] = [info for info in store.sessions() if info.changed >= began]
         if door.used is not None:
@@ -282,6 +282,9 @@ def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
             names = door.used.names
             changed = [info for info in changed if info.key in names or info.parent in names]
         reports = [load_session_log(store, info, sizer, guards, None).build_report() for info in changed]
+    for info, report in zip(changed, reports, strict=True):
+        figures.keep(info, report)
+    figures.save()
     return _Savings(
         sessions=tuple(info.key for info in changed),
         calls=sum(len(report.calls) for report in reports),
@@ -301,8 +304,11 @@ def _encode_savings(door: _GatewayInUse, began: float) -> dict[str, Any]:
 
 def _describe_savings(door: _GatewayInUse, began: float) -> str:
     """Return one line: the calls since `began`, what hiding saved in their sessions, and how to see it."""
+    from elision.config.setting_readers import conceal_password
     from elision.lab.report import figures
 
+    if door.is_own and door.store.startswith("memory:"):
+        return "sessions were kept in memory alone, and are gone; with another --store you see what was saved"
     try:
         found = _read_savings(door, began)
     except ElisionError as error:
@@ -311,16 +317,23 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
         return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
     if not found.sessions:
         if door.is_own:
-            return "no request came through the gateway; `elision doctor` says why"
+            return (
+                "no request came through the gateway: the agent asked no model, or not at the address that it was "
+                "given; `elision doctor` tries it"
+            )
         return f"see what was saved: {door.url}/"
     look = "elision sessions"
     if len(found.sessions) == 1:
         look += f" show {shlex.quote(found.sessions[0])}"
-    if found.store:
-        look += f" --store {shlex.quote(found.store)}"
+    place = conceal_password(door.store)
+    look += f" --store {shlex.quote(place)}" if found.store else f" (store: {place})"
     if found.saved_usd < 0:
         effect = f"hiding cost {figures.format_usd(-found.saved_usd)} more"
     else:
         effect = f"hiding saved {figures.format_usd(found.saved_usd)}"
     tokens = f"{figures.format_tokens(found.sent_tokens)} of {figures.format_tokens(found.raw_tokens)} tokens sent"
-    return f"{figures.format_plural(found.calls, 'call')}, {tokens}, {effect}: {look}"
+    failed = ""
+    if door.used is not None and door.used.failed:
+        statuses = ", ".join(map(str, sorted(door.used.failed)))
+        failed = f"{figures.format_plural(door.used.failed.total(), 'request')} failed (status {statuses}), "
+    return f"{figures.format_plural(found.calls, 'call')}, {failed}{tokens}, {effect}: {look}"

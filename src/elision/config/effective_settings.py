@@ -15,6 +15,7 @@ from elision.config.setting_readers import NONE, conceal_password
 from elision.config.setting_sources import GivenSetting, read_settings
 from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
 from elision.errors import SettingError
+from elision.stores.store_urls import locate_store
 from elision.strategies.guards import Guards
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.spec import describe_strategy
@@ -52,7 +53,7 @@ class Settings:
 
     strategy: refined by the settings beside it, its budget included. preset: which it is, "" for none. store: an
     address, maybe with a password.
-    summarizer: "digest" or provider:model. prompt: what its model is asked. log: "none", "text" or "json".
+    summarizer: "digest" or provider:model. log: "none", "text" or "json".
     metrics: "none", "prometheus" or "opentelemetry". entries: each setting and its place.
     gateway: the gateway's own settings, by the names in their table.
     """
@@ -65,7 +66,6 @@ class Settings:
     summary_prompt: str | None
     summary_example: str
     summary_temperature: float | None
-    prompt: SummaryPrompt = field(repr=False)
     summary_seconds: float
     background: bool
     store: str = field(repr=False)
@@ -88,6 +88,13 @@ class Settings:
     def is_given(self, name: str) -> bool:
         """Return whether anybody gave the setting `name`, so that it is no default."""
         return any(entry.key.name == name and entry.place != NOWHERE for entry in self.entries)
+
+    @property
+    def prompt(self) -> SummaryPrompt:
+        """Return what a summarizer's model is asked. Raises SettingError where a file of it cannot be read any more."""
+        from elision.summarizers.prompt_template import load_prompt  # with the digest, which most commands do without
+
+        return load_prompt(self.summary_prompt, self.summary_example)
 
     def options(self) -> dict[str, Any]:
         """The options of a `ContextManager`, by name. Where its summarizer is served, and what is redacted in what that
@@ -176,16 +183,17 @@ def load_settings(
     places |= {name: places[of] for name, of in FOLLOWS.items() if of in places}
     limits = {name: getattr(guards, of) for name, of in FOLLOWS.items() if name not in found}
     plain = {name: _find_value(found, name) for name in ALL_KEYS} | _find_summarizer_address(found)
-    plain |= asdict(guards) | limits
+    plain |= asdict(guards) | limits | {"store": locate_store(plain["store"])}
     redaction = _build_redaction(found, plain)
+    _check_prompt(found, plain)
+    given = {name: each.place for name, each in found.items()}
     return Settings(
         strategy=strategy.strategy,
         preset=strategy.preset,
         guards=guards,
         redaction=redaction,
-        prompt=_load_prompt(found, plain),
         gateway={strip_prefix(name): plain[name] for name in GATEWAY_KEYS},
-        entries=tuple(_build_entry(key, strategy, plain, places | _find_places(found)) for key in ALL_KEYS.values()),
+        entries=tuple(_build_entry(key, strategy, plain, places | given) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
     )
 
@@ -239,14 +247,16 @@ def _build_redaction(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]
         raise SettingError(f"{', '.join(places)}: {error}") from None
 
 
-def _load_prompt(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> SummaryPrompt:
+def _check_prompt(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> None:
     """Read the files of prompt and example. Raises SettingError, which names setting, file, line and remedy."""
-    try:
-        from elision.summarizers.prompt_template import load_prompt  # with the digest, which help does without
+    places = [found[name].place for name in ("summary_prompt", "summary_example") if name in found]
+    if not places:
+        return
+    from elision.summarizers.prompt_template import load_prompt  # with the digest, which most commands do without
 
-        return load_prompt(plain["summary_prompt"], plain["summary_example"])
+    try:
+        load_prompt(plain["summary_prompt"], plain["summary_example"])
     except SettingError as error:
-        places = [found[name].place for name in ("summary_prompt", "summary_example") if name in found]
         raise SettingError(f"{', '.join(places)}: {error}") from None
 
 
@@ -275,10 +285,6 @@ def _build_entry(
     if name in _OF_MODEL_SUMMARIES and name in places and plain["summarizer"] == KEYS["summarizer"].default:
         note = "used if a model writes summaries; the digest asks none"
     return SettingEntry(key=key, value=value, place=places.get(name, NOWHERE), note=note)
-
-
-def _find_places(found: Mapping[str, GivenSetting]) -> dict[str, str]:
-    return {name: each.place for name, each in found.items()}
 
 
 def _format_value(*value: Any) -> str:

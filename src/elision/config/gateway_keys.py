@@ -31,13 +31,13 @@ _LISTENING: Final = (
         "host",
         setting_readers.text,
         "127.0.0.1",
-        "address that it listens at; beyond loopback only with an admin token",
+        "address to listen on; beyond loopback only with an admin token",
     ),
     _key(
         "port",
-        whole(0, "the number of a port", most=65_535),
+        whole(0, "", most=65_535),
         8377,
-        "port that it listens at; 0 for a free one",
+        "port to listen on; 0 for a free one",
         counts=False,
     ),
     _key("workers", whole(1, "processes", most=256), 1, "processes that share the port"),
@@ -45,21 +45,23 @@ _LISTENING: Final = (
         "admin_token",
         optional(setting_readers.token),
         None,
-        "opens dashboard and metrics beyond loopback; shown nowhere",
+        "opens dashboard and metrics beyond loopback; 16 characters or more, shown nowhere",
         secret=True,
     ),
     _key(
         "secret",
         optional(setting_readers.token),
         None,
-        "what API keys are hashed with to tell clients apart; if not given it is made and kept with the store",
+        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; none: made, and "
+        "kept with the store",
         secret=True,
     ),
     _key(
         "log",
         setting_readers.choice(("auto", "none", "text", "json")),
         "auto",
-        "one line for each request, on standard error; auto: text in a terminal, JSON elsewhere",
+        "one line for each request on standard error: json, text (key=value), none, or auto: text in a "
+        "terminal, JSON elsewhere",
     ),
 )
 
@@ -68,37 +70,50 @@ _UPSTREAM: Final = (
         "upstream_openai",
         optional(setting_readers.upstream),
         "https://api.openai.com",
-        "where requests in OpenAI's shapes go on to",
+        "provider for OpenAI's shapes, with or without /v1 at the end; none for no provider",
     ),
     _key(
         "upstream_anthropic",
         optional(setting_readers.upstream),
         "https://api.anthropic.com",
-        "where requests in Anthropic's shape go on to",
+        "provider for Anthropic's shape; none for no provider",
     ),
     _key(
         "upstream_gemini",
         optional(setting_readers.upstream),
         "https://generativelanguage.googleapis.com",
-        "where requests in Gemini's shape go on to",
+        "provider for Gemini's shape; the client's /v1beta or /v1 is forwarded; none for no provider",
     ),
-    _key("connect_seconds", setting_readers.seconds, 10.0, "seconds until a connection to the provider stands"),
-    _key("read_seconds", setting_readers.seconds, 600.0, "seconds that the provider may be silent"),
+    _key(
+        "connect_seconds", setting_readers.seconds, 10.0, "seconds to connect to the provider, names and TLS included"
+    ),
+    _key(
+        "read_seconds",
+        setting_readers.seconds,
+        600.0,
+        "seconds that the provider may be silent, before its response and within it",
+    ),
     _key(
         "proxy_env",
         setting_readers.flag,
         False,
-        "whether HTTPS_PROXY and NO_PROXY are heeded on the way to the provider",
+        "whether HTTPS_PROXY and NO_PROXY apply to requests to the provider",
     ),
 )
 
 _WHAT: Final = (
-    _key("off", setting_readers.flag, False, "everything passes as it comes, byte for byte, and nothing is kept"),
+    _key(
+        "off",
+        setting_readers.flag,
+        False,
+        "forwards everything byte for byte, stores nothing, limits nothing; the header x-elision: off "
+        "does so for one request",
+    ),
     _key(
         "shadow",
         setting_readers.flag,
         False,
-        "everything passes as it comes; what would be hidden is decided, priced and kept",
+        "forwards everything unchanged; decides, prices and stores what would be hidden",
     ),
 )
 
@@ -107,27 +122,37 @@ _LIMITS: Final = (
         "max_read_bytes",
         setting_readers.size,
         64 * _MIB,
-        "largest request that is taken apart; larger ones pass as they come",
+        "largest request that is read (64 MiB); larger ones are forwarded unchanged",
     ),
-    _key("max_body_bytes", setting_readers.size, 512 * _MIB, "largest request that is taken at all"),
-    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests that a worker holds at once"),
+    _key(
+        "max_body_bytes",
+        setting_readers.size,
+        512 * _MIB,
+        "largest request that is accepted (512 MiB); larger ones get 413",
+    ),
+    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests that a worker holds at once (512 MiB)"),
     _key("max_concurrent", whole(1, "requests"), 512, "requests that a worker serves at once"),
-    _key("max_waiting", whole(0, "requests"), 512, "requests that may wait for their turn"),
-    _key("wait_seconds", setting_readers.seconds, 10.0, "seconds that a request waits for its turn"),
-    _key("body_seconds", setting_readers.seconds, 60.0, "seconds in which a client must have sent its request"),
+    _key("max_waiting", whole(0, "requests"), 512, "requests that may wait; further ones are refused at once"),
+    _key("wait_seconds", setting_readers.seconds, 10.0, "seconds that a request waits before it is refused"),
+    _key("body_seconds", setting_readers.seconds, 60.0, "seconds that a client may take to send its request"),
     _key(
         "drain_seconds",
         setting_readers.seconds,
         30.0,
-        "seconds that answers under way are given when the gateway stops",
+        "seconds for responses under way when the gateway stops",
     ),
-    _key("max_sessions", whole(1, "sessions"), 1_000, "sessions that a worker keeps in memory; all are in the store"),
-    _key("session_memory_bytes", setting_readers.size, 1_024 * _MIB, "memory of a worker's sessions, about"),
+    _key("max_sessions", whole(1, "sessions"), 1_000, "sessions that a worker keeps in memory; the store has all"),
+    _key(
+        "session_memory_bytes",
+        setting_readers.size,
+        1_024 * _MIB,
+        "approximate memory of a worker's sessions (1 GiB); the least recently used leave it",
+    ),
     _key(
         "session_idle_seconds",
         setting_readers.seconds,
         3_600.0,
-        "seconds without a request after which one leaves memory",
+        "seconds without a request after which a session leaves memory",
     ),
 )
 
@@ -136,9 +161,14 @@ _BUDGETS: Final = (
         "session_max_cost_usd",
         optional(setting_readers.usd),
         None,
-        "USD that a session may cost; default: max_cost_usd",
+        "USD that a session may cost; none is max_cost_usd, if set",
     ),
-    _key("session_max_turns", optional(whole(1, "turns")), None, "turns that a session may have; default: max_turns"),
+    _key(
+        "session_max_turns",
+        optional(whole(1, "turns")),
+        None,
+        "turns that a session may have; none is max_turns, if set, or the preset's",
+    ),
     _key("key_max_cost_usd", optional(setting_readers.usd), None, "USD that all sessions of an API key may cost"),
     _key("key_max_turns", optional(whole(1, "turns")), None, "turns that all sessions of an API key may have"),
     _key(
@@ -151,7 +181,7 @@ _BUDGETS: Final = (
         "at_limit",
         setting_readers.choice(("hint", "refuse")),
         "refuse",
-        "what happens beyond such a limit: the request is refused with 429, or a header says so (hint)",
+        "beyond a limit: refuse answers 429 with a reason, hint sets a header",
     ),
 )
 

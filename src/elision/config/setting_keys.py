@@ -10,9 +10,12 @@ from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
+from elision.stores.store_urls import DEFAULT_STORE
 
-#: In front of a setting's name in capitals: the variable of the environment.
-PREFIX: Final = "AGENT_CONTEXT_"
+#: Before a setting's name in capitals: the variable of the environment.
+PREFIX: Final = "ELISION_"
+#: The prefix that the specification has. A variable with it means the same.
+SPECIFIED_PREFIX: Final = "AGENT_CONTEXT_"
 
 Group: TypeAlias = Literal["strategy", "budget", "guards", "summaries", "session", "gateway"]
 
@@ -76,32 +79,32 @@ _STRATEGY: Final = (
         "strategy",
         "strategy",
         setting_readers.text,
-        "what may be hidden: a strategy, with or without options, or a preset",
+        "what may be hidden: a strategy, with or without options, or a preset, in any letter case",
         default="masking",
     ),
     _make_key(
         "schedule",
         "strategy",
         setting_readers.schedule,
-        "when hiding pays: cache-aware or every-turn",
+        "when to act: cache-aware or every-turn",
         "schedule",
     ),
     _make_key(
         "placeholder",
         "strategy",
         setting_readers.placeholder,
-        "text in place of a masked result; none: an account of what happened",
+        "your own placeholder text; none is Elision's, which says what was in the result",
         "placeholder",
     ),
     _make_key(
-        "gist", "strategy", whole(0, "tokens"), "tokens of a placeholder's gist, counted as o200k; 0 for none", "gist"
+        "gist", "strategy", whole(0, "tokens"), "tokens of names and numbers in each placeholder; 0 is none", "gist"
     ),
-    _make_key("masking_window", "strategy", _turns, "newest turns that stay verbatim", "window", used_if=_MASKS),
+    _make_key("masking_window", "strategy", _turns, "newest turns whose tool results stay", "window", used_if=_MASKS),
     _make_key(
         "summary_turns",
         "strategy",
         _turns,
-        "turns at which a summary is due (N)",
+        "turns at which a summary is due: every of summarization, summarize_at of hybrid",
         "every",
         "summarize_at",
         used_if=_SUMMARIZES,
@@ -110,7 +113,7 @@ _STRATEGY: Final = (
         "summary_tail",
         "strategy",
         _turns,
-        "newest turns that are kept out of a summary (M)",
+        "newest turns that a summary leaves out",
         "tail",
         used_if=_SUMMARIZES,
     ),
@@ -118,7 +121,7 @@ _STRATEGY: Final = (
         "summary_tokens",
         "strategy",
         optional(_tokens),
-        "tokens of the view, behind the summary and outside the tail, at which one is due too; two-tier: hard_tokens",
+        "also summarize when the turns to cover exceed this many tokens; with two-tier the same as hard_tokens",
         "summarize_tokens",
         "hard",
         used_if="makes summaries",
@@ -130,7 +133,7 @@ _STRATEGY: Final = (
         "keep_recent",
         "strategy",
         whole(1, "tool results"),
-        "two-tier: newest tool results that stay verbatim",
+        "two-tier: newest tool results that stay",
         "keep_recent",
         used_if=_TWO_TIER,
     ),
@@ -138,7 +141,7 @@ _STRATEGY: Final = (
         "soft_tokens",
         "strategy",
         _tokens,
-        "two-tier: tokens of the view above which a summary is due late in a run",
+        "two-tier: tokens above which a summary is due late in a run",
         "soft",
         used_if=_TWO_TIER,
     ),
@@ -146,7 +149,7 @@ _STRATEGY: Final = (
         "hard_tokens",
         "strategy",
         _tokens,
-        "two-tier: tokens of the view above which a summary is due at once",
+        "two-tier: tokens above which a summary is due at once",
         "hard",
         used_if=_TWO_TIER,
     ),
@@ -165,7 +168,7 @@ _BUDGET: Final = (
         "token_budget",
         "budget",
         optional(_tokens),
-        "largest view, in tokens; none: the model's window or, if lower, its next price cliff",
+        "largest view in tokens; none is the model's window or, if lower, its next price step",
         "budget.tokens",
     ),
     _make_key(
@@ -175,30 +178,36 @@ _BUDGET: Final = (
         "share of the budget that may be used",
         "budget.max_context_pct",
     ),
-    _make_key("reserved", "budget", whole(0, "tokens"), "tokens kept for the answer", "budget.reserved"),
+    _make_key("reserved", "budget", whole(0, "tokens"), "tokens kept for the response", "budget.reserved"),
     _make_key(
         "soft",
         "budget",
         optional(setting_readers.share),
-        "share of what is usable above which everything that may be masked is",
+        "share above which everything that may be masked is masked",
         "budget.soft",
     ),
-    _make_key(
-        "low", "budget", setting_readers.share, "share of what is usable that pressure goes down to", "budget.low"
-    ),
-    _make_key("min_window", "budget", _turns, "turns that pressure leaves unmasked", "budget.min_window"),
+    _make_key("low", "budget", setting_readers.share, "share to which an oversized view is reduced", "budget.low"),
+    _make_key("min_window", "budget", _turns, "turns that stay unmasked under pressure", "budget.min_window"),
 )
 
 _GUARDS: Final = (
-    _make_key("max_turns", "guards", optional(_turns), "turns after which the run must stop"),
     _make_key(
-        "max_cost_usd", "guards", optional(setting_readers.usd), "USD at which the run must stop, summarizer included"
+        "max_turns",
+        "guards",
+        optional(_turns),
+        "turns after which a run should stop; also limits the gateway's sessions; 120 in the preset code",
+    ),
+    _make_key(
+        "max_cost_usd",
+        "guards",
+        optional(setting_readers.usd),
+        "USD at which a run should stop, summaries included; also limits the gateway's sessions",
     ),
     _make_key(
         "plateau_window",
         "guards",
         optional(whole(2, "turns")),
-        "turns without progress at which it is hinted that the run stands still",
+        "turns without progress that give a hint; begin with 5",
     ),
 )
 
@@ -207,33 +216,34 @@ _SUMMARIES: Final = (
         "summarizer",
         "summaries",
         setting_readers.summarizer,
-        "who writes summaries: digest (no model), anthropic:, openai:, openai-responses: or litellm:MODEL",
+        "who writes summaries: digest needs no model; else anthropic:MODEL, openai:MODEL, "
+        "openai-responses:MODEL or litellm:MODEL",
         default="digest",
     ),
     _make_key(
         "summarizer_base_url",
         "summaries",
         optional(setting_readers.address),
-        "where the summarizer's model is served; none: the provider's own address",
+        "address of the summarizer's model; none is the provider's own",
     ),
     _make_key(
         "summary_prompt",
         "summaries",
         optional(setting_readers.text),
-        "file with the prompt that a model is asked for a summary with; none: the built-in one",
+        "file with your own prompt for summaries; none is the built-in one",
     ),
     _make_key(
         "summary_example",
         "summaries",
         setting_readers.example,
-        "whether the prompt shows an example of a summary: off, on, or a file with one",
+        "an example in that prompt: off, on, or a file with one",
         default="off",
     ),
     _make_key(
         "summary_temperature",
         "summaries",
         optional(setting_readers.temperature),
-        "temperature at which a model writes summaries; none: the server's own",
+        "temperature for summaries; none is the server's own",
         default=0.0,
     ),
     _make_key(
@@ -243,7 +253,7 @@ _SUMMARIES: Final = (
         "background",
         "summaries",
         setting_readers.flag,
-        "whether a summary is prepared while the agent goes on",
+        "whether the agent continues while a summary is written; above hard it waits",
         default=False,
     ),
 )
@@ -253,55 +263,58 @@ _SESSION: Final = (
         "store",
         "session",
         setting_readers.store,
-        "where sessions are kept; a password in it is never shown",
-        default="sqlite:///elision.db",
+        "where sessions are kept: memory:, sqlite:///FILE, postgresql://HOST/DATABASE, "
+        "linear-hash:///FOLDER; sqlite: is sessions.db in your state folder",
+        default=DEFAULT_STORE,
     ),
-    _make_key("session", "session", optional(setting_readers.text), "the session's key; none: a new one for each run"),
+    _make_key(
+        "session", "session", optional(setting_readers.text), "the session's name; none is a new one for each run"
+    ),
     _make_key(
         "model",
         "session",
         optional(setting_readers.text),
-        "the agent's model, for prices, window and what its provider allows",
+        "the agent's model: its prices, window and rules",
     ),
     _make_key(
         "prices",
         "session",
         optional(setting_readers.prices),
-        "a named set of prices, or another model's; none: the model's own",
+        "a named set of prices, or another model's; none is the model's own",
     ),
     _make_key(
         "dialect",
         "session",
         setting_readers.choice(("auto", *PROVIDERS)),
-        "whose messages the agent sends",
+        "the agent's messages: openai, openai-responses, anthropic or gemini; auto detects them",
         default="auto",
     ),
     _make_key(
         "observations",
         "session",
         setting_readers.choice(("auto", "tools", "user")),
-        "what observations are: tool results, or user messages that answer an action in plain text",
+        "which messages are tool results: tools, or user for agents that act in plain text; auto detects them",
         default="auto",
     ),
     _make_key(
         "thinking",
         "session",
         setting_readers.choice((AUTO_POLICY, *THINKING_POLICIES)),
-        "how a history is edited at models whose thinking is bound to what stood before it",
+        "how to treat bound thinking: defer, native, drop_block or ignore",
         default=AUTO_POLICY,
     ),
     _make_key(
         "cache_control",
         "session",
         setting_readers.choice(("auto", "client")),
-        "who places cache breakpoints where the provider wants them: auto (we do) or client",
+        "auto sets cache breakpoints; client leaves them to the agent",
         default="auto",
     ),
     _make_key(
         "cache_ttl",
         "session",
         setting_readers.choice(("client", "1h")),
-        "how long Anthropic keeps what is cached at our breakpoints: as at the client's, or 1h",
+        "lifetime of cache entries at Elision's breakpoints: the client's, or 1h",
         default="client",
     ),
     _make_key(
@@ -315,36 +328,42 @@ _SESSION: Final = (
         "tokens",
         "session",
         setting_readers.choice(("o200k", "cl100k", "estimate")),
-        "how tokens are counted: o200k or cl100k (exact), or estimate",
+        "how tokens are counted: o200k or cl100k, or a fast estimate",
         default="o200k",
     ),
     _make_key(
         "redact",
         "session",
         setting_readers.flag,
-        "whether secrets are taken out of summaries, logs and exports",
+        "whether secrets are removed from summaries, logs and exports",
         default=True,
     ),
-    _make_key("redact_without", "session", setting_readers.names, "kinds of secrets that are left alone", default=()),
+    _make_key(
+        "redact_without",
+        "session",
+        setting_readers.names,
+        "kinds of secrets to leave alone: names separated by commas, or a list",
+        default=(),
+    ),
     _make_key(
         "redact_patterns",
         "session",
         setting_readers.patterns,
-        "secrets of one's own: names and regular expressions",
+        "your own secrets: a table of names and patterns, or lines name=pattern",
         default=(),
     ),
     _make_key(
         "log",
         "session",
         setting_readers.choice(("none", "text", "json")),
-        "one line for each pass on the logger elision.context: none, text (key=value) or json",
+        "one line for each call on the logger elision.context: text (key=value) or json",
         default="none",
     ),
     _make_key(
         "metrics",
         "session",
         setting_readers.choice(("none", "prometheus", "opentelemetry")),
-        "whom each call is reported to as metrics: none, prometheus or opentelemetry",
+        "metrics of each call: prometheus or opentelemetry",
         default="none",
     ),
 )

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError, SpecError
 from elision.providers.provider_table import PROVIDERS
+from elision.stores.store_urls import FORMS, OPENERS
 from elision.strategies.schedules import HindsightSchedule, Schedule
 from elision.strategies.spec import parse_schedule
 from elision.trajectory.price_lookup import find_prices
@@ -48,18 +49,18 @@ def flag(value: object) -> bool:
 
 
 def whole(least: int, what: str, most: int | None = None) -> Reader:
-    """Whole numbers from `least` on, up to `most` if there is one, `what` being their unit."""
+    """Whole numbers from `least` on, up to `most` if there is one. what: their unit, "" for none."""
     if most is None:
         bounds = f"{least} or more"
     else:
-        bounds = f"{least} to {most:_}"
+        bounds = f"{least} to {most}"
 
     def read(value: object) -> int:
         number = value
         if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
             number = int(re.sub("[_,]", "", value))
         if isinstance(number, bool) or not isinstance(number, int) or number < least or (most and number > most):
-            raise ValueError(f"give {what}, a whole number, {bounds}")
+            raise ValueError(f"give a whole number{what and f' of {what}'}, {bounds}")
         return number
 
     return read
@@ -91,7 +92,7 @@ def share(value: object) -> float:
     if isinstance(value, str) and value.strip().endswith("%"):
         found /= 100
     if not 0 < found <= 1:
-        raise ValueError("give a share above 0 and up to 1, such as 0.85, or 85%")
+        raise ValueError("give a share above 0 and up to 1, such as 0.85, or 85 %")
     return found
 
 
@@ -202,20 +203,11 @@ def patterns(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(value.items())
 
 
-#: Schemes of stores, and how their addresses are written.
-STORES: Final = {
-    "memory": "memory:",
-    "sqlite": "sqlite:///FILE",
-    "postgresql": "postgresql://HOST/DATABASE",
-    "linear-hash": "linear-hash:///FOLDER",
-}
-
-
 def store(value: object) -> str:
     """The address of a store."""
     scheme, colon, _ = str(value).partition(":")
-    if not isinstance(value, str) or not colon or scheme not in STORES:
-        raise ValueError(f"give one of: {', '.join(STORES.values())}")
+    if not isinstance(value, str) or not colon or scheme not in OPENERS:
+        raise ValueError(f"give one of: {', '.join(FORMS)}")
     return value.strip()
 
 

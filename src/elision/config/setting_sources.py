@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
 from elision.config.gateway_keys import TABLE as GATEWAY
-from elision.config.setting_keys import CONFIG, KEYS, PREFIX, Key, resolve_name
+from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX, Key, resolve_name
 from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
 from elision.strategies.masking import Masking
@@ -27,8 +28,10 @@ PROJECT: Final = "pyproject.toml"
 OPTION: Final = "--"
 #: The table of `pyproject.toml`.
 TABLE: Final = ("tool", "elision")
-#: The prefix under which people look for settings; other variables that begin so are no settings.
-_PRODUCT: Final = "ELISION_"
+#: Variables with our prefix that are no settings: what `elision wrap` sets, and what `elision mcp` reads.
+_OTHER_VARIABLES: Final = frozenset({"ELISION_GATEWAY_URL", "ELISION_MCP_TOKEN"})
+#: Kubernetes and Docker give each container such a variable for a service called elision-gateway.
+_SERVICE_ADDRESS: Final = re.compile(r"(?:tcp|udp|sctp)://\S+")
 _CREDENTIAL: Final = re.compile(r"api|key|secret|password|credential|auth", re.IGNORECASE)
 
 
@@ -72,9 +75,15 @@ def read_settings(environ: Mapping[str, str], folder: Path, arguments: Mapping[s
 def check_agreement(first: GivenSetting | None, second: GivenSetting) -> None:
     """Raise SettingError where one source says two different things."""
     if first is not None and first.rank == second.rank and first.value != second.value:
-        raise SettingError(
-            f"{second.place} says {second.value}, but {first.place} says {first.value}; keep one of them"
-        )
+        newer, older = _format_given(second), _format_given(first)
+        raise SettingError(f"{second.place} says {newer}, but {first.place} says {older}; keep one of them")
+
+
+def _format_given(given: GivenSetting) -> str:
+    """Return the value without what is secret in it."""
+    if given.key.secret:
+        return "a secret"
+    return DEFAULT.redact_text(conceal_password(str(given.value)))
 
 
 def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
@@ -89,18 +98,27 @@ def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
 
 def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
     for variable in sorted(environ):
-        guessed = variable.removeprefix(_PRODUCT).lower()
-        if variable.startswith(_PRODUCT) and guessed in ALL_KEYS:
-            raise SettingError(f"{variable}: settings begin with {PREFIX}; {PREFIX}{guessed.upper()} is meant")
-        name = variable.removeprefix(PREFIX)
         # An empty variable is how a compose file says that it has nothing to say.
-        if name == variable or name == CONFIG.upper() or not environ[variable].strip():
+        if variable in _OTHER_VARIABLES or not environ[variable].strip():
             continue
+        prefix = next((each for each in (PREFIX, SPECIFIED_PREFIX) if variable.startswith(each)), None)
+        if prefix is None or variable == prefix + CONFIG.upper():
+            continue
+        name = variable.removeprefix(prefix)
+        if prefix == PREFIX:
+            # What is no setting, nor one mistyped, may be somebody else's.
+            if _SERVICE_ADDRESS.fullmatch(environ[variable].strip()):
+                continue
+            if not get_close_matches(name.lower(), [*ALL_KEYS, *ALIASES], n=1, cutoff=0.85):
+                continue
         if name != name.upper():
-            raise SettingError(f"{variable}: variables are written in capitals: {PREFIX}{name.upper()}")
-        yield _parse_setting(
-            name.lower(), environ[variable], variable, Rank.ENVIRONMENT, lambda key: PREFIX + key.upper()
-        )
+            raise SettingError(f"{variable}: variables are written in capitals: {prefix}{name.upper()}")
+        spell = partial(_spell_variable, prefix)
+        yield _parse_setting(name.lower(), environ[variable], variable, Rank.ENVIRONMENT, spell)
+
+
+def _spell_variable(prefix: str, name: str) -> str:
+    return prefix + name.upper()
 
 
 def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: Any) -> GivenSetting:
@@ -117,14 +135,14 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
         return GivenSetting(key=key, value=key.read(value), place=place, rank=rank)
     except ValueError as error:
         if key.secret:
-            shown = "what is given"
+            shown = "the value"
         else:
             shown = _format_refused(value)
         # Whoever typed an option does not know the setting behind it.
         if place.startswith(OPTION):
-            wrong = "will not do"
+            wrong = "is not valid"
         else:
-            wrong = f"is no {name}"
+            wrong = f"is not a valid {name}"
         raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
 
 
@@ -159,7 +177,10 @@ def _read_file(environ: Mapping[str, str], folder: Path) -> Iterator[GivenSettin
     path, named = _find_file(environ, folder)
     if path is None:
         return
-    text = _read_text(path)
+    try:
+        text = _read_text(path)
+    except SettingError as error:
+        raise SettingError(f"{named}: {error}; name a TOML file" if named else str(error)) from None
     document = _parse_toml(text, path)
     inside = TABLE if path.name == PROJECT else ()
     for name, value in _read_table(document, path, named=named).items():
@@ -198,9 +219,12 @@ def _format_place(file: str, line: int) -> str:
 
 def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
     """The file to read, and what named it; None if there is none."""
-    variable = PREFIX + CONFIG.upper()
-    if environ.get(variable, "").strip():
-        return folder / environ[variable].strip(), variable
+    variables = [_spell_variable(prefix, CONFIG) for prefix in (PREFIX, SPECIFIED_PREFIX)]
+    first, second = (environ.get(variable, "").strip() for variable in variables)
+    if first and second and first != second:
+        raise SettingError(f"{variables[0]} says {first}, but {variables[1]} says {second}; keep one of them")
+    if first or second:
+        return folder / (first or second), variables[0 if first else 1]
     own = folder / FILE
     project = folder / PROJECT
     shared = project.is_file() and _has_settings_table(project)
@@ -216,12 +240,8 @@ def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, s
 def _has_settings_table(project: Path) -> bool:
     # Not parsed unless it speaks of us: somebody's broken pyproject.toml is none of our business.
     return bool(re.search(r"^\s*\[?.*\belision\b", _read_text(project), re.MULTILINE)) and bool(
-        _find_inner(_parse_file(project), TABLE)
+        _find_inner(_parse_toml(_read_text(project), project), TABLE)
     )
-
-
-def _parse_file(path: Path) -> dict[str, Any]:
-    return _parse_toml(_read_text(path), path)
 
 
 #: What the parser says of a key or table that is there twice, with the line of the second one.

@@ -11,7 +11,6 @@ The same log runs live and in a replay; nothing in it knows which. Everything th
 `Log.fold` makes the same log of them again.
 """
 
-from elision.engine.cache_marks import writes_for_an_hour
 from elision.engine.decision import (
     SUMMARY_BEING_WRITTEN,
     NotReady,
@@ -25,8 +24,8 @@ from elision.engine.decision import (
 )
 from elision.engine.event_log import Log, LogSetup
 from elision.engine.failed_attempts import write_off_attempt
-from elision.engine.log_bills import CallResult, count_output_tokens
-from elision.engine.terms import CallTerms, make_plain_terms
+from elision.engine.money import CallResult, count_output_tokens
+from elision.engine.terms import CallTerms, make_plain_terms, writes_for_an_hour
 
 __all__ = [
     "SUMMARY_BEING_WRITTEN",

@@ -27,31 +27,40 @@ def limit_clearing(policy: Policy, state: State, context: DecisionContext, plan:
     It is the last such end, unless so little would be freed that it pays to wait. Above the budget it is the next one
     instead. is_forced: whether all that may be hidden is hidden at once.
     """
-    if not plan.masks:
-        return plan
     # No thinking follows the newest turn yet, so its results may be shown otherwise.
-    folds = [fold for key, fold in state.fixed_folds.items() if key not in state.hidden and key[0] < context.call - 1]
-    if not folds:
+    folds = [
+        fold
+        for fold in state.list_fixed_folds()
+        if fold.key[0] < context.call - 1 and state.find_hiding_text(fold.key) is None
+    ]
+    if not folds or not plan.masks:
         return plan
+    spans = list_spans(folds)
+    wanted = find_end(max(mask.key for mask in plan.masks))
+    end = lower_end(wanted, spans)
+    lower = replace(plan, masks=tuple(mask for mask in plan.masks if mask.key < end))
+    if not _fits_with_clips(policy, state, context, lower):
+        end = raise_end(wanted, spans)
+        for key in sorted(state.observation_places):
+            if key < end:
+                policy.candidates.add_candidate(state, key, context.call)
+        higher = policy.candidates.make_masks(key for key in policy.candidates.pending if key < end)
+        return _add_short_results(policy, end, replace(plan, masks=higher))
+    if is_forced or _count_freed(policy, lower) >= LEAST_SHARE * _count_freed(policy, plan):
+        return _add_short_results(policy, end, lower)
+    return replace(plan, masks=(), reason="waits: later results refer to what would be cleared")
+
+
+def _fits_with_clips(policy: Policy, state: State, context: DecisionContext, plan: Plan) -> bool:
+    """Return whether the view fits its budget once `plan` is done, its clips too."""
     if context.view_limit is not None:
         clipped = sum(state.find_segment(clip.key).tokens - state.sizer.count_text(clip.text) for clip in plan.clips)
         context = replace(context, view_limit=context.view_limit + clipped)
-    pending = policy.candidates.pending
-    wanted = find_end(max(mask.key for mask in plan.masks))
-    spans = list_spans(folds)
-    end = lower_end(wanted, spans)
-    lower = replace(plan, masks=tuple(mask for mask in plan.masks if mask.key < end))
-    if fits_budget(policy, state, context, lower):
-        freed = sum(pending[mask.key].saved_tokens for mask in lower.masks)
-        if is_forced or freed >= LEAST_SHARE * sum(pending[mask.key].saved_tokens for mask in plan.masks):
-            return _add_short_results(policy, end, lower)
-        return replace(plan, masks=(), reason="waits: later results refer to what would be cleared")
-    end = raise_end(wanted, spans)
-    for key in sorted(state.observation_places):
-        if key < end:
-            policy.candidates.add_candidate(state, key, context.call)
-    higher = replace(plan, masks=policy.candidates.make_masks(key for key in pending if key < end))
-    return _add_short_results(policy, end, higher)
+    return fits_budget(policy, state, context, plan)
+
+
+def _count_freed(policy: Policy, plan: Plan) -> int:
+    return sum(policy.candidates.pending[mask.key].saved_tokens for mask in plan.masks)
 
 
 def _add_short_results(policy: Policy, end: Key, plan: Plan) -> Plan:

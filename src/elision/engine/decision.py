@@ -12,7 +12,7 @@ from elision.engine.failed_attempts import describe_failure
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget
-from elision.strategies.policy import FORCED
+from elision.strategies.policy import FORCED, NOTHING_ELIGIBLE
 from elision.strategies.summary_cost import SummaryCall
 from elision.summarizers.digest import write_digest
 from elision.summarizers.request_redaction import redact_request
@@ -26,7 +26,7 @@ from elision.summarizers.summary_acceptance import (
 )
 from elision.summarizers.summary_result import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Plan, Summary, SummaryRequest
+from elision.trajectory.plan import Edit, Plan, Summary, SummaryRequest
 from elision.trajectory.view import View
 
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
@@ -55,14 +55,25 @@ def decide(log: Log, terms: CallTerms) -> PassSteps:
     Raises BudgetError if not even the smallest view fits. Unless the terms are strict that view is returned, and
     `log.newest_call` has the error.
     """
-    return _Pass(log, terms).run()
+    if log.policy.decides or terms.summarizes_all:
+        return (yield from _Pass(log, terms).run())
+    # A strategy that never hides: nothing is weighed, and nobody asks what the call would cost.
+    reason = FORCED if terms.hides_all else NOTHING_ELIGIBLE
+    decided = PassDecided(
+        len(log.state.turns) + 1, reason, offers=_offers_at_once(log, terms), bound=not terms.may_summarize
+    )
+    return log.record_call((), decided, terms)
 
 
 def hold_view(log: Log, reason: str, terms: CallTerms) -> View:
     """Return the view as decided so far, after a pass that decides nothing."""
-    offers = log.can_add_recall_tools(terms) and log.state.recall_offer == "start"
-    decided = PassDecided(len(log.state.turns) + 1, f"held: {reason}", offers=offers, held=True)
+    decided = PassDecided(len(log.state.turns) + 1, f"held: {reason}", offers=_offers_at_once(log, terms), held=True)
     return log.record_call((), decided, terms)
+
+
+def _offers_at_once(log: Log, terms: CallTerms) -> bool:
+    """Return whether the recall tools enter with the call although it hides nothing."""
+    return log.state.recall_offer == "start" and log.can_add_recall_tools(terms)
 
 
 class _Pass:
@@ -82,64 +93,74 @@ class _Pass:
         self.summary_obstacle = ""
 
     def run(self) -> PassSteps:
-        """Make the pass; see `decide`."""
-        wanted = self.policy.plan_pass(self.state, self.context, forced=self.terms.hides_all)
-        if self.terms.summarizes_all:
-            wanted = self._plan_whole_summary(wanted)
-        # Only from here on: a fold asks the policy again, and does not know what could be edited then.
-        if self.terms.editable_from > 1:
-            self.context = replace(self.context, editable_from=self.terms.editable_from)
-        if wanted.summarize_to and not self.terms.may_summarize:
-            # No summary could be sent: all that is pending is masked instead.
-            wanted = replace(wanted, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
-        wanted = self._defer_bound_edits(wanted)
-        plan = self._fit_plan(wanted, self._list_possible_summaries())
+        """Make the pass, stage by stage; see `decide`. Each stage changes the plan of the one before."""
+        plan = self._plan_edits()
+        if self.context.view_limit is not None:
+            plan = self._fit_plan(plan, self._list_possible_summaries())
+        is_asked = plan.summarize_to > 0
         summary = None
-        if plan.summarize_to:
-            if not plan.is_model_free and self.log.breaker.may_ask(self.context.call):
-                answer = yield self._request_summary(plan)
-                summary, plan = self._settle_summary(plan, answer)
-            elif plan.is_model_free:
-                summary = self._write_digest(plan)
-            else:
-                # Nobody is asked now. Results that the summary would have covered are hidden as well.
-                plan = self._plan_masks_instead(plan.reason)
-            if summary is None:
-                plan = replace(plan, summarize_to=0)
-                if self._is_over_budget(plan):
-                    summary, plan = self._fit_without_summarizer(plan)
-        elif self.budget_error is not None and self._is_over_budget(plan):
+        if is_asked:
+            summary, plan = yield from self._make_summary(plan)
+        if summary is None and (is_asked or self.budget_error is not None) and self._is_over_budget(plan):
             summary, plan = self._fit_without_summarizer(plan)
         if self._is_bound:
             plan = limit_clearing(self.policy, self.state, self.context, plan, is_forced=self.terms.hides_all)
-        obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
-        offers = self._brings_recall_tools(masks=bool(plan.masks), others=bool(plan.clips or summary))
-        return self._record(plan, summary, offers, obstacle)
+        return self._record(plan, summary)
 
     @property
     def _is_bound(self) -> bool:
         """Whether the provider clears results itself, and messages stay as this request first shows them."""
         return not self.terms.may_summarize
 
-    def _record(self, plan: Plan, summary: Summary | None, offers: bool, obstacle: str) -> View:
+    def _plan_edits(self) -> Plan:
+        """Return what the strategy wants, as far as the terms of the call allow it, whatever the budget is."""
+        plan = self.policy.plan_pass(self.state, self.context, forced=self.terms.hides_all)
+        if self.terms.summarizes_all:
+            plan = self._plan_whole_summary(plan)
+        if plan.summarize_to and not self.terms.may_summarize:
+            # No summary could be sent: all that is pending is masked instead.
+            plan = replace(plan, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
+        if self.terms.editable_from > 1:
+            # Only from here on: a fold asks the policy again, and does not know what could be edited then.
+            self.context = replace(self.context, editable_from=self.terms.editable_from)
+            plan = self._defer_bound_edits(plan)
+        return plan
+
+    def _make_summary(self, plan: Plan) -> Generator[SummaryRequest, SummaryAnswer, tuple[Summary | None, Plan]]:
+        """Return the summary of `plan`, if one is made, and the plan that is left."""
+        summary = None
+        if plan.is_model_free:
+            summary = self._write_digest(plan)
+        elif self.log.breaker.may_ask(self.context.call):
+            answer = yield self._request_summary(plan)
+            summary, plan = self._settle_summary(plan, answer)
+        else:
+            # Nobody is asked now. Results that the summary would have covered are hidden as well.
+            plan = self._plan_masks_instead(plan.reason)
+        if summary is None:
+            plan = replace(plan, summarize_to=0)
+        return summary, plan
+
+    def _record(self, plan: Plan, summary: Summary | None) -> View:
         """Record the decision, with what it folds and unfolds. From here on nothing breaks the pass off."""
-        covers = summary.covers if summary is not None else 0
-        fold_from = self.terms.new_from if self.terms.may_fold else None
-        folding = self.policy.plan_folds(self.state, plan, covers, fold_from, is_bound=self._is_bound)
         masks = plan.masks
-        if folding.masked:
-            masks = self.policy.candidates.make_masks([*(mask.key for mask in masks), *folding.masked])
+        folds: tuple[Edit, ...] = ()
+        if self.policy.tracks_folds:
+            covers = summary.covers if summary is not None else 0
+            fold_from = self.terms.new_from if self.terms.may_fold else None
+            folding = self.policy.plan_folds(self.state, plan, covers, fold_from, is_bound=self._is_bound)
+            folds = folding.edits
+            if folding.masked:
+                masks = self.policy.candidates.make_masks([*(mask.key for mask in masks), *folding.masked])
         decided = PassDecided(
             self.context.call,
             plan.reason,
-            masks,
-            plan.clips,
+            (*masks, *plan.clips, *folds),
             summary,
-            offers,
-            folds=folding.folds,
-            unfolded=folding.unfolded,
+            self._brings_recall_tools(plan, summary),
             bound=self._is_bound,
         )
+        obstacle = self._find_summary_obstacle(plan) if self.terms.summarizes_all and summary is None else ""
         return self.log.record_call(self.failures, decided, self.terms, self.budget_error, obstacle)
 
     def _plan_whole_summary(self, plan: Plan) -> Plan:
@@ -167,11 +188,14 @@ class _Pass:
             return f"an earlier one failed, and the next is asked for at call {self.log.breaker.retry_at}"
         return plan.reason
 
-    def _brings_recall_tools(self, *, masks: bool, others: bool) -> bool:
-        """Return whether the recall tools enter with a pass that hides `masks`, or `others`: clips, or a summary."""
-        return self.log.can_add_recall_tools(self.terms) and (
-            self.state.recall_offer == "start" or self.policy.needs_recall(masks=masks, others=others)
-        )
+    def _brings_recall_tools(self, plan: Plan, summary: Summary | None) -> bool:
+        """Return whether the recall tools enter with a pass that hides what `plan` says, and makes `summary`."""
+        if _offers_at_once(self.log, self.terms):
+            return True
+        hides_others = bool(plan.clips or summary)
+        if not (plan.masks or hides_others) or not self.log.can_add_recall_tools(self.terms):
+            return False
+        return self.policy.needs_recall(masks=bool(plan.masks), others=hides_others)
 
     def _list_possible_summaries(self) -> PossibleSummaries:
         if not self.terms.may_summarize:
@@ -193,7 +217,7 @@ class _Pass:
     def _defer_bound_edits(self, plan: Plan) -> Plan:
         """Return what `plan` may do now: it must not edit what precedes thinking that stays and is bound to it."""
         first = self.terms.editable_from
-        if first <= 1 or plan.summarize_to >= first:
+        if plan.summarize_to >= first:
             return plan
         masks = tuple(mask for mask in plan.masks if mask.key[0] >= first)
         if masks == plan.masks and not plan.summarize_to:

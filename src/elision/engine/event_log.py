@@ -9,17 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.engine.cache_marks import mark_view, writes_for_an_hour
-from elision.engine.log_bills import CallResult, LogBills, bill_summary_call, count_output_tokens
-from elision.engine.plain_history import count_plain_answer, has_only_recalls
+from elision.engine.money import CallResult, Money, bill_summary_call
 from elision.engine.provider_reports import ProviderReports
-from elision.engine.terms import CallTerms, read_terms
+from elision.engine.terms import CallTerms, mark_view, read_terms, writes_for_an_hour
 from elision.errors import BudgetError, SpecError
-from elision.strategies.billing import SessionBill
 from elision.strategies.budget import apply_learned_window
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
-from elision.strategies.session_costs import SessionCosts
 from elision.strategies.strategy import Strategy
 from elision.summarizers.circuit_breaker import CircuitBreaker
 from elision.summarizers.summary_acceptance import MODEL_FREE
@@ -96,24 +92,22 @@ class Log:
         self.events: list[Event] = []
         self.state = State(self.sizer)
         self.reports = ProviderReports()
-        self.bills = LogBills(self.prices, self.reports.scale, self.sizer)
+        self._money = Money(self.prices, self.reports.scale, self.sizer)
         self.breaker = CircuitBreaker()
         self.newest_call: CallResult | None = None
         self.client_trims = ClientTrims()
+        #: The model whose way of counting is expected.
+        self._expected_model = ""
         #: Tokens of the answer to the newest call, as the provider reported them; 0 before that.
         self._reported_output = 0
         #: Records of a pass whose request is not in the log yet.
         self._open_pass: list[SummaryFailed | PassDecided] = []
 
     @property
-    def bill(self) -> SessionBill:
-        """What the run cost and would have cost, by our count of tokens."""
-        return self.bills.bill
-
-    @property
-    def costs(self) -> SessionCosts:
-        """The same on the provider's scale."""
-        return self.bills.costs
+    def money(self) -> Money:
+        """What the run cost and would have cost."""
+        self._money.settle()
+        return self._money
 
     @classmethod
     def fold(cls, events: Iterable[Event], setup: LogSetup) -> Log:
@@ -156,8 +150,7 @@ class Log:
     def drop_turns(self, through: int, words: Message | None = None) -> None:
         """Record that the client no longer sends turns 1 ... `through`. words: what it sends in their place."""
         folding = self.policy.plan_dropped(self.state, through)
-        dropped = TurnsDropped(through=through, words=words, folds=folding.folds, unfolded=folding.unfolded)
-        self.record_event(dropped)
+        self.record_event(TurnsDropped(through=through, words=words, edits=folding.edits))
 
     def record_call(
         self,
@@ -216,7 +209,7 @@ class Log:
             self._fold_report(event)
         elif isinstance(event, HeadSet):
             if not self.state.turns and not self.state.calls:
-                self.bills = LogBills(self.prices, self.reports.scale, self.sizer, event.head.warm_tokens)
+                self._money = Money(self.prices, self.reports.scale, self.sizer, event.head.warm_tokens)
             self.policy.set_head(event.head)
         elif isinstance(event, TurnsDropped):
             self.policy.record_dropped(self.state, event)
@@ -242,12 +235,8 @@ class Log:
         self.policy.add_turn(self.state, turn)
         if self.newest_call is None:
             return
-        output = self._reported_output or count_output_tokens(turn, self.sizer)
+        self._money.add_answer(turn, self._reported_output, may_recall=self._can_recall)
         self._reported_output = 0
-        plain = count_plain_answer(turn, output, self.sizer) if self._can_recall else output
-        prompt, raw_prompt = self.costs.count_newest()
-        self.bill.record_answer(output, prompt, raw_prompt)
-        self.costs.record_plain_answer(plain, raw_prompt)
         if turn.usage is not None:
             self._fold_cache_writes(turn.usage, self.newest_call)
 
@@ -267,13 +256,13 @@ class Log:
             self._reported_output = usage.output
         is_used = self._correct_count(newest, prompt)
         is_of_prompt = is_used and not (usage.others or usage.first_prompt or usage.played)
-        self.costs.confirm_newest(usage if is_of_prompt else None)
+        self._money.confirm_newest(usage if is_of_prompt else None)
         self._fold_cache_writes(event.usage, newest)
 
     def _fold_cache_writes(self, usage: Usage, newest: CallResult) -> None:
         """Learn how long cache entries live."""
-        if self.reports.add_cache_writes(usage):
-            self.bills.lengthen_lifetime(newest.model)
+        if usage.cache_write and self.reports.add_cache_writes(usage):
+            self._money.lengthen_lifetime(newest.model)
 
     def _fold_window(self, event: WindowLearned) -> None:
         self.prices = apply_learned_window(self.prices, event.window)
@@ -294,9 +283,9 @@ class Log:
         """
         # In shadow mode requests are sent unchanged, and reports are about the whole prompt.
         view = newest.raw_view if self.state.shadow else newest.view
-        costs = self.costs
+        self._money.settle()
         is_used = self.reports.add_prompt(view, newest.model, prompt)
-        costs.rebill_newest()
+        self._money.rebill_newest()
         return is_used
 
     def _fold_call(self, sent: RequestSent) -> None:
@@ -307,7 +296,7 @@ class Log:
         # Of an earlier decision no request was sent: the log ended there once.
         adopted = decided[-1]
         terms = read_terms(sent, adopted)
-        if not adopted.held:
+        if self.policy.decides and not adopted.held:
             self.policy.plan_pass(self.state, self.make_context(terms))
         self.newest_call = self._fold_pass(failures, adopted, terms)
         self.state.fold_event(sent)
@@ -321,9 +310,8 @@ class Log:
         summary_obstacle: str = "",
     ) -> CallResult:
         """Fold a pass."""
-        self.bills.settle()
         self._reported_output = 0
-        self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
+        self._expect_model(terms.model)
         state = self.state
         tokens_before = state.track.tokens
         covered_before = state.covered_turns
@@ -338,7 +326,7 @@ class Log:
             paid = bill_summary_call(
                 self.prices, summary.input_tokens, summary.cached_tokens, summary.output_tokens, summary.usd
             )
-            self.bill.record_summary(paid)
+            self._money.add_summary(paid)
             cost += paid
         state.fold_event(decided)
         self.policy.record_decision(state, decided)
@@ -355,10 +343,12 @@ class Log:
             budget_error,
             summary_obstacle,
         )
-        answered = state.turns[-1] if state.turns else None
-        # Such a request does nothing but return what was recalled.
-        is_extra = answered is not None and has_only_recalls(answered) and not answered.interjections
-        self.bills.add_call(newest, state.head if self._can_recall else None, is_shadow=state.shadow, is_extra=is_extra)
+        self._money.add_call(
+            newest,
+            state.head if self._can_recall else None,
+            state.turns[-1] if state.turns else None,
+            is_shadow=state.shadow,
+        )
         return newest
 
     @property
@@ -370,17 +360,16 @@ class Log:
         """Fold a failed summary: the next one is asked for later. Return what it cost."""
         self.breaker.record_failure(failed.call)
         cost = bill_summary_call(self.prices, failed.input, failed.cached, failed.output, failed.usd)
-        self.bill.record_summary(cost)
+        self._money.add_summary(cost)
         return cost
 
     # -- a call --------------------------------------------------------------------------------------------------
 
     def make_context(self, terms: CallTerms) -> DecisionContext:
         """Return what the strategy may know of the next call. It may edit every turn."""
-        self.reports.expect_tokenizer(self.prices.tokenizer, terms.model)
+        self._expect_model(terms.model)
+        money = self.money
         raw_view = mark_view(self.state.make_raw_view(), terms, self.state, self.reports)
-        raw_prompt = self.bill.count_raw_prompt(raw_view, terms.now, terms.model)
-        raw_usd = self.bill.raw_spent_usd + raw_prompt.bill_at(self.prices).usd
         view_limit = self.view_limit
         if view_limit is not None:
             # Never below a quarter: a report that is odd all the same must not be what stops the agent.
@@ -390,9 +379,9 @@ class Log:
             now=terms.now,
             model=terms.model,
             prices=self.prices,
-            cache=self.bill.cache,
-            spent_usd=self.bill.spent_usd,
-            raw_usd=raw_usd,
+            cache=money.cache,
+            spent_usd=money.spent_usd,
+            raw_usd=money.raw_spent_usd + money.cost_raw_prompt(raw_view, terms.now, terms.model),
             recall_tokens=self.state.recall_tokens if self.can_add_recall_tools(terms) else 0,
             offers_recall_at_once=self.state.recall_offer == "start",
             writes_for_an_hour=writes_for_an_hour(terms, self.state, self.reports),
@@ -401,6 +390,13 @@ class Log:
             has_breakpoints=terms.breakpoints != "never",
             may_ask_for_summary=terms.may_summarize and self.breaker.may_ask(len(self.state.turns) + 1),
         )
+
+    def _expect_model(self, model: str) -> None:
+        """Expect what is known of how `model` counts tokens."""
+        if model != self._expected_model:
+            self._money.settle()
+            self._expected_model = model
+            self.reports.expect_tokenizer(self.prices.tokenizer, model)
 
     def can_add_recall_tools(self, terms: CallTerms) -> bool:
         """Return whether there are recall tools that may enter and have not entered yet."""

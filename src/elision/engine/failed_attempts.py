@@ -7,7 +7,7 @@ from typing import Final, get_args
 import msgspec
 
 from elision.engine.event_log import Log
-from elision.engine.log_bills import bill_summary_call
+from elision.engine.money import bill_summary_call
 from elision.errors import SummaryCause, SummaryError, describe_error, words_of_error
 from elision.strategies.summary_cost import SummaryCall
 from elision.trajectory.encodable import make_encodable

@@ -57,10 +57,8 @@ class ProviderReports:
     def add_cache_writes(self, usage: Usage) -> bool:
         """Take note how long the cache entries of the newest request live; the requests to come write the same.
 
-        Return whether all that was written lives an hour.
+        Return whether all that was written lives an hour. usage: of a request that wrote any.
         """
-        if not usage.cache_write:
-            return False
         if usage.cache_write_1h and usage.cache_write == usage.cache_write_1h:
             self.hour_turn = ALL_TURNS
             return True

@@ -204,7 +204,7 @@ def _report_unknown(document: Document, *, named: bool) -> Iterator[Problem]:
 def _explain_unknown(document: Document) -> str:
     """Explain why a file is no recording: broken JSON first, as its format does not matter then."""
     if not document.data:
-        return "the file is empty"
+        return "the file is empty; record or copy it again"
     begins = f"it begins with {quote_beginning(document)}"
     if document.data[:256].lstrip().startswith((b"{", b"[")) and not peek_objects(document, 1):
         try:

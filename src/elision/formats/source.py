@@ -55,8 +55,10 @@ def read_documents(path: Path) -> Iterator[Document | Problem]:
         path.stat()
         if path.is_file():
             path.open("rb").close()
+    except FileNotFoundError as error:
+        raise FormatError(f"{path}: there is no such file or folder; give a recorded run") from error
     except OSError as error:
-        raise FormatError(f"{path}: cannot be read ({error.strerror})") from error
+        raise FormatError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
     if path.is_dir():
         yield from _read_folder(path)
     else:

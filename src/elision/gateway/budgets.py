@@ -149,6 +149,10 @@ class Budgets:
         self.leases = (
             KeyLeases(limits, counter, refuses, self._read_spent, on_lease_failure, clock=clock) if limits else None
         )
+        #: Whether keys have a limit.
+        self.limits_keys = (
+            self.leases is not None or settings.key_max_cost_usd is not None or settings.key_max_turns is not None
+        )
         self._giving_back: asyncio.Task[None] | None = None
 
     @property

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
-from elision.gateway.json_spans import UnreadableBody
+from elision.gateway.json_decoding import UnreadableBody
 from elision.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
 #: Encodings that can be read, as `content-encoding` and `accept-encoding` name them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from elision.gateway.wire import Headers
@@ -60,17 +61,11 @@ def filter_response_fields(headers: Headers, *, is_changed: bool = False) -> Hea
 
 def _drop_fields(headers: Headers, names: frozenset[bytes], *, is_changed: bool) -> Headers:
     """Return the fields without those of these names, those that `Connection` names, and our own."""
-    dropped = names | _list_connection_fields(headers) | (BODY_FIELDS if is_changed else frozenset())
+    named = (value for name, value in headers if name.lower() == b"connection")
+    dropped = names.union(
+        BODY_FIELDS if is_changed else (), *([part.strip().lower() for part in value.split(b",")] for value in named)
+    )
     return [pair for pair in headers if (name := pair[0].lower()) not in dropped and not _OWN.match(name)]
-
-
-def _list_connection_fields(headers: Headers) -> frozenset[bytes]:
-    """Return the fields that `Connection` names as hop-by-hop."""
-    named: set[bytes] = set()
-    for name, value in headers:
-        if name.lower() == b"connection":
-            named.update(part.strip().lower() for part in value.split(b","))
-    return frozenset(named)
 
 
 # -- codings ----------------------------------------------------------------------------------------------------------
@@ -92,6 +87,7 @@ def _limit_accept_encoding(headers: Headers) -> Headers:
     return out
 
 
+@lru_cache(maxsize=64)
 def _keep_readable(value: bytes) -> bytes:
     """Return `value` unchanged where all of it can be read; "*", which is any coding, becomes one of them."""
     codings = [each.strip() for each in value.split(b",") if each.strip()]

@@ -66,7 +66,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._on_close()
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
         try:
             self._parse(data)
         except httptools.HttpParserError:
@@ -97,11 +99,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _is_socket(self) -> bool:
         """Return whether the newest head asks for a WebSocket that is served. Raises HttpParserError."""
-        names = {name for name, _ in self.headers}
+        fields = dict(self.headers)
         is_alone = self.cycle is None or self.cycle.response_complete
-        if self.parser.get_method() != b"GET" or not is_alone or not self._should_upgrade():
+        if self.parser.get_method() != b"GET" or not is_alone or fields.get(b"upgrade", b"").lower() != b"websocket":
             return False
-        if b"sec-websocket-key" not in names or names & {b"content-length", b"transfer-encoding"}:
+        if b"sec-websocket-key" not in fields or fields.keys() & {b"content-length", b"transfer-encoding"}:
             return False
         url = httptools.parse_url(self.url)
         return find_socket_route(url.path, url.query or b"") is not None

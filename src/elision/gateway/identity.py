@@ -177,19 +177,13 @@ def list_credentials(headers: _Headers, query: bytes) -> list[str]:
 
 def _find_credentials(headers: _Headers, query: bytes) -> list[tuple[bytes, bytes]]:
     """Return each credential after the name of its place; a cookie only where there is no other."""
-    credentials = [found for name in _CREDENTIALS if (found := _read_header(headers, name))]
+    said = [(name, value) for name in _CREDENTIALS if (value := headers.get(name, "").strip())]
+    credentials = [(name.encode(), value.encode("utf-8", "surrogatepass")) for name, value in said]
     if query:
         credentials += _find_query_credentials(query)
-    if not credentials and (cookie := _read_header(headers, "cookie")):
-        credentials = [cookie]
+    if not credentials and (cookie := headers.get("cookie", "").strip()):
+        credentials = [(b"cookie", cookie.encode("utf-8", "surrogatepass"))]
     return credentials
-
-
-def _read_header(headers: _Headers, name: str) -> tuple[bytes, bytes] | None:
-    value = headers.get(name, "").strip()
-    if not value:
-        return None
-    return name.encode(), value.encode("utf-8", "surrogatepass")
 
 
 def _find_query_credentials(query: bytes) -> list[tuple[bytes, bytes]]:

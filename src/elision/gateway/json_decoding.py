@@ -12,9 +12,16 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.gateway.json_spans import MAX_STRING_BYTES, UnreadableBody, find_string_end
+from elision.errors import ElisionError
 from elision.trajectory.text_pieces import PIECE
 
+#: Values in one text, and bytes of one string. A call of C that makes more of them stops everything else meanwhile; a
+#: request of a million tokens has a few ten thousand values, and the largest images of providers are smaller.
+MAX_VALUES: Final = 200_000
+MAX_STRING_BYTES: Final = 8 * 1024 * 1024
+#: Bytes between two strings: white space, numbers, brackets.
+_MAX_GAP_BYTES: Final = 1024 * 1024
+_BACKSLASH: Final = ord("\\")
 #: Bytes for each string in a text, on average, from which on it is decoded in pieces: strings are looked at one by one.
 _LONG_STRING_BYTES: Final = 4 * 1024
 #: Bytes of a long string that stay when it is shortened.
@@ -29,6 +36,10 @@ _LONGEST_CHARACTER: Final = 12
 _MOST_TRIED: Final = 64
 #: Stands for a long string, with its number. No text can say it.
 _MARK: Final = f"elision-{token_hex(16)}-"
+
+
+class UnreadableBody(ElisionError):  # noqa: N818 - reads as what it is at the call site
+    """Bytes that cannot be parsed here; they pass unchanged."""
 
 
 def decode_json(raw: bytes) -> Any:
@@ -51,6 +62,54 @@ def shorten_strings(raw: bytes) -> bytes:
         short.append(raw[copied : _find_cut(raw, start, start + _BEGINNING_BYTES)])
         copied = end
     return b"".join([*short, raw[copied:]])
+
+
+def check_size(raw: bytes, start: int = 0) -> None:
+    """Raise UnreadableBody where the JSON text after `start` has too many values, or too long a string.
+
+    For large bodies, before a C parser takes them in one call. Text that is no JSON needs no error here.
+    """
+    values = 0
+    at = start
+    while at < len(raw):
+        quote = raw.find(b'"', at)
+        gap_end = quote if quote >= 0 else len(raw)
+        if gap_end - at > _MAX_GAP_BYTES:
+            raise UnreadableBody(f"more than {_MAX_GAP_BYTES} bytes stand between two strings")
+        if gap_end - at > 4:
+            values += 1 + sum(raw.count(mark, at, gap_end) for mark in (b",", b"[", b"{"))
+        else:
+            values += 2
+        if values > MAX_VALUES:
+            raise UnreadableBody(f"more than {MAX_VALUES} values")
+        if quote < 0:
+            return
+        at = find_string_end(raw, quote + 1) + 1
+
+
+def find_string_end(raw: bytes, start: int, longest: int = MAX_STRING_BYTES) -> int:
+    """Return where the string ends whose first character is at `start`.
+
+    Raises UnreadableBody where it has more than `longest` bytes.
+    """
+    at = start
+    while at < len(raw):
+        end = min(at + PIECE, len(raw))
+        quote = raw.find(b'"', at, end)
+        if raw[(quote if quote > at else end) - 1] == _BACKSLASH and quote != at:
+            # Backslashes come in pairs but for one that escapes what is behind it, perhaps in the next piece.
+            piece = raw[at:end].replace(rb"\\", b"  ").replace(rb"\"", b"  ")
+            place = piece.find(b'"')
+            quote = at + place if place >= 0 else -1
+            end -= piece.endswith(b"\\")
+        if quote >= 0:
+            end = quote
+        if end - start > longest:
+            raise UnreadableBody(f"a string has more than {longest} bytes")
+        if quote >= 0 or end == at:
+            return end
+        at = end
+    return at
 
 
 def _has_long_strings(raw: bytes) -> bool:

@@ -43,7 +43,7 @@ def keep_in_file(path: Path, fresh: bytes) -> bytes:
     except OSError as error:
         raise StoreError(
             f"{path}: the secret that API keys are hashed with cannot be kept here ({error.strerror}); make the folder "
-            "writable, or give one: AGENT_CONTEXT_GATEWAY_SECRET"
+            "writable, or give one: ELISION_GATEWAY_SECRET"
         ) from error
     except ValueError:
         found = b""

@@ -67,7 +67,8 @@ class CapacityGate:
     def release(self, amount: int = 1) -> None:
         """Release what was acquired."""
         self.in_use -= amount
-        self._admit_waiting()
+        if self._queue:
+            self._admit_waiting()
 
     async def _wait_for_room(self, amount: int) -> None:
         entry = amount, asyncio.get_running_loop().create_future()

@@ -142,8 +142,6 @@ class LiveSession:
 
         conversation: that of a request. Raises whatever the store raises; the next request tries again then.
         """
-        if not (self.is_unloaded or self.is_stale):
-            return
         async with self.lock:
             if self.is_unloaded:
                 # Nothing was recalled before the assistant's first message.

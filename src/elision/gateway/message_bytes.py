@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from elision.gateway.json_patch import patch_json
 from elision.providers.live.parsed_message import ParsedMessage
-
-#: Messages on either side in which parts of a message of ours are looked for.
-_BESIDE: Final = 4
 
 
 @dataclass(slots=True)
@@ -21,9 +18,11 @@ class MessageEncoder:
 
     _encoded: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
 
-    def encode_messages(self, view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[bytes]:
-        """Return the bytes of each message of `view`, which was made of `messages`."""
-        for message, source in self.list_new(view, messages):
+    def encode_messages(
+        self, view: Sequence[Any], messages: Sequence[ParsedMessage], new: Sequence[tuple[Any, int | None]]
+    ) -> list[bytes]:
+        """Return the bytes of each message of `view`, which was made of `messages`; `list_new` returns `new`."""
+        for message, source in new:
             self._encoded[id(message)] = message, _encode_changed(message, source, messages)
         changed = {id(message): self._encoded[id(message)] for message in view if type(message) is not ParsedMessage}
         self._encoded = changed
@@ -47,10 +46,8 @@ def _encode_changed(message: Any, source: int | None, messages: Sequence[ParsedM
     """Encode a replaced message: what it kept of the client's message keeps its bytes."""
     if source is None:
         return msgspec.json.encode(message)
-    # What joins a message (user messages after a summary) is beside it.
-    beside = messages[max(0, source - _BESIDE) : source + _BESIDE + 1]
     own = messages[source]
-    return patch_json(own.raw, own.json, message, [(each.json, each.raw) for each in beside])
+    return patch_json(own.raw, own.json, message)
 
 
 def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[int | None]:
@@ -59,7 +56,7 @@ def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> li
     Between two unchanged messages, the others are matched from the end: a summary, which has no source, comes first. A
     wrong guess only costs bytes that could have been kept.
     """
-    places = {id(message.sent): place for place, message in enumerate(messages)}
+    places = {id(message.untagged or message): place for place, message in enumerate(messages)}
     found: list[int | None] = []
     following = len(messages)
     for message in reversed(view):

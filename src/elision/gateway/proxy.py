@@ -18,12 +18,12 @@ from functools import cache, partial
 from typing import Final
 
 from elision.errors import LimitError
-from elision.gateway import json_spans
 from elision.gateway.budgets import Budgets
 from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
 from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
 from elision.gateway.incoming_messages import IncomingMessages
+from elision.gateway.json_decoding import check_size
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
 from elision.gateway.reply_writer import ReplyWriter
@@ -118,7 +118,8 @@ class Proxy:
 
     def _report_record(self, record: RequestRecord, request: ClientRequest) -> None:
         record.total_seconds = record.total_seconds or time.perf_counter() - request.received_at
-        self.budgets.settle(record)
+        if record.taken_usd is not None:
+            self.budgets.settle(record)
         self._listener(record)
 
     async def _serve_route(self, request: ClientRequest, reply: ClientReply, record: RequestRecord) -> None:
@@ -236,6 +237,8 @@ class Proxy:
     async def _find_key_limit(self, namespace: str, record: RequestRecord, *, logged: bool = True) -> str:
         """Return the limit that its key has reached; "" for none. Raises LimitError or RequestRefused where it is
         refused."""
+        if not self.budgets.limits_keys:
+            return ""
         try:
             return await self.budgets.check_key(namespace, is_logged=logged, record=record)
         except (LimitError, RequestRefused):
@@ -428,9 +431,8 @@ def _parse_large_request(
     UnreadableBody.
     """
     assert route.api is not None
-    json_spans.check_size(raw, before.find_end(before.count_shared(raw)) if before is not None else 0)
+    check_size(raw, before.find_end(before.count_shared(raw)) if before is not None else 0)
     body = RequestBody.parse(raw, route.api, previous=before, target=route.target)
-    body.locate_messages()
     model_request = _build_model_request(route, headers, body, namespace)
     if model_request is None:
         return None

@@ -18,18 +18,21 @@ from elision.gateway.response_observer import ResponseObserver
 from elision.gateway.session_request import SessionRequest
 from elision.gateway.upstream import UpstreamError, UpstreamResponse
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, choose_executor
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.streaming.rounds import RecallCall, RoundOutcome
+from elision.trajectory.recall_names import RECALL_TOOLS
 
 #: Requests to the provider for one response: a model that does nothing but recall is stopped there.
 MAX_ROUNDS: Final = 8
+_RECALL_NAMES: Final = tuple(name.encode() for name in RECALL_TOOLS)
 
 
 class RecallRounds:
     """The rounds of one response: requests to the provider, all but the last of which end with recall calls.
 
     hidden_messages: recall calls and their results since the client's last message.
+    unrecorded:      observes the response whose usage is not recorded yet.
     """
 
     def __init__(self, sent: SessionRequest, writer: ReplyWriter, recorder: CallRecorder) -> None:
@@ -38,6 +41,7 @@ class RecallRounds:
         self._recorder = recorder
         self._merger: ResponseMerger | None = None
         self.hidden_messages: list[ParsedMessage] = []
+        self.unrecorded: ResponseObserver | None = None
 
     def takes_response(self, response: UpstreamResponse, *, offers_recall: bool) -> bool:
         """Return whether the response is relayed here: recall was offered, or this is a later round."""
@@ -48,33 +52,40 @@ class RecallRounds:
 
     async def relay_round(self, response: UpstreamResponse) -> bool:
         """Relay the response without its recall calls; return whether they continue it. Raises UpstreamError."""
-        if self._merger is None:
-            stored = self._sent.body.get_field("store") is not False
-            self._merger = ResponseMerger(self._sent.api, stream=response.is_event_stream, stored=stored)
-        merger = self._merger
         decompress = _make_decompressor(response)
         if decompress is None:
             raise UpstreamError("malformed", "the provider's answer is compressed in a way that nobody asked for")
-        observer = ResponseObserver.for_response(self._sent.api, response)
+        observer = self.unrecorded = ResponseObserver.for_response(self._sent.api, response)
+        whole = b""
+        if self._merger is None:
+            if not response.is_event_stream:
+                whole = await self._read_whole(response, decompress, observer)
+                if not _may_call_recall(whole):
+                    await self._pass_whole(response, whole)
+                    return False
+            stored = self._sent.body.get_field("store") is not False
+            self._merger = ResponseMerger(self._sent.api, stream=response.is_event_stream, stored=stored)
+        merger = self._merger
         merger.begin_round()
         if response.is_event_stream:
             await self._start_reply(response)
-        late = b""
+        late = merger.feed(whole)
         try:
             async for chunk in response.iter_chunks():
                 self._writer.note_first_byte()
-                observer.feed(chunk)
                 output = merger.feed(decompress(chunk))
                 if self.hidden_messages and merger.has_ended:
                     # The end is held until the hidden rounds are stored.
                     late += output
                 else:
                     await self._writer.send_chunk(output)
+                observer.feed(chunk)
             if merger.held_bytes <= INLINE_BYTES:
                 outcome = merger.end_round()
             else:
                 outcome = await run_off_loop(merger.end_round, choose_executor(merger.held_bytes))
         finally:
+            self.unrecorded = None
             await self._recorder.record_round(observer)
         if outcome.recall_calls and not outcome.is_done and len(merger.response_ids) < MAX_ROUNDS:
             await self._writer.send_chunk(late + outcome.output)
@@ -82,6 +93,24 @@ class RecallRounds:
             return True
         await self._finish_response(merger, outcome, late, response)
         return False
+
+    async def _read_whole(
+        self, response: UpstreamResponse, decompress: Callable[[bytes], bytes], observer: ResponseObserver
+    ) -> bytes:
+        """Return a whole body, of which the client gets nothing before its end: it may be replaced."""
+        parts: list[bytes] = []
+        async for chunk in response.iter_chunks():
+            self._writer.note_first_byte()
+            observer.feed(chunk)
+            parts.append(decompress(chunk))
+        return b"".join(parts)
+
+    async def _pass_whole(self, response: UpstreamResponse, whole: bytes) -> None:
+        """Relay a body in which nothing is recalled."""
+        await self._start_reply(response, length=len(whole))
+        await self._writer.send_chunk(whole)
+        self._sent.record.is_complete = True
+        await self._writer.finish()
 
     async def _start_reply(self, response: UpstreamResponse, length: int | None = None) -> None:
         """Send status and headers of the first round's response."""
@@ -157,12 +186,17 @@ class RecallRounds:
             await session.opened.settle_async()
 
 
+def _may_call_recall(whole: bytes) -> bool:
+    """Return whether a body may call a recall tool; False is certain. JSON may escape a letter of a name."""
+    return len(whole) > LARGE_BYTES or b"\\u00" in whole or any(name in whole for name in _RECALL_NAMES)
+
+
 def _make_decompressor(response: UpstreamResponse) -> Callable[[bytes], bytes] | None:
     """Return a function that decompresses the body's chunks; None for an unknown encoding.
 
     The function raises UpstreamError for broken bytes.
     """
-    coding = (response.get_header(b"content-encoding") or b"").decode("latin-1").strip().lower()
+    coding = response.content_encoding.strip().lower()
     if coding in ("", "identity"):
         return bytes
     if coding not in ENCODINGS:

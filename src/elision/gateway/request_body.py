@@ -1,27 +1,24 @@
 """A request's parsed body, in which everything unchanged keeps its bytes.
 
-Messages stay bytes until one is decoded. A body is parsed in one pass in C. The next one of the same conversation is
-parsed only from its first new byte: the shared part is found by comparing memory.
+msgspec splits one level of a body in C: its fields, and its messages, which stay bytes until one is decoded. The next
+body of the same conversation is parsed only from its first new byte: the shared part is found by comparing memory.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate, compress, count
+from operator import not_
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from elision.errors import MissingExtra
-from elision.gateway import json_spans
-from elision.gateway.json_decoding import decode_json
-from elision.gateway.json_spans import ArrayLayout, Edit, JsonArray, JsonField, UnreadableBody
+from elision.gateway.json_decoding import UnreadableBody, decode_json
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
-from elision.trajectory.text_pieces import PIECE
 
 try:
     import msgspec
@@ -30,6 +27,8 @@ except ImportError as error:
 
 __all__ = ["PreviousBody", "RequestBody", "UnreadableBody", "decode_message"]
 
+#: Fields of a body; providers know about sixty.
+MAX_FIELDS: Final = 1_000
 #: Messages at a request's end that the next one may say with other cache markers: four breakpoints, two messages each.
 _UNSETTLED_MESSAGES: Final = 8
 #: Messages that are compared before a body is said to continue another.
@@ -37,20 +36,12 @@ _SAMPLES: Final = 4
 #: Bytes of a field from and up to which what it says is kept, for the next session that begins with it.
 _SMALL = 256
 _LARGE = 1 << 18
-#: Fields of the list's name that are looked at before the list is searched for in another way.
+#: Bytes by which the list of messages is searched, and places that are looked at.
+_HEAD_BYTES: Final = 256
 _MAX_TRIES: Final = 4
 
-
-class _Messages(msgspec.Struct, gc=False):
-    messages: list[msgspec.Raw]
-
-
-class _Input(msgspec.Struct, gc=False):
-    input: list[msgspec.Raw]
-
-
-_MESSAGES: Final = msgspec.json.Decoder(_Messages)
-_INPUT: Final = msgspec.json.Decoder(_Input)
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def decode_message(raw: bytes) -> dict[str, Any]:
@@ -61,55 +52,43 @@ def decode_message(raw: bytes) -> dict[str, Any]:
     return found
 
 
-class _BodyParts(NamedTuple):
-    """All fields of a body, the one with the messages, and their bytes. is_text: whether it is a string instead.
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the messages of a body are: after `opening`, with `gap` between any two, each from its start on.
 
-    layout: of the messages, if that is known. shared_end: where the part ends that is shared with the previous body.
+    fields: those in `opening`.
     """
 
-    fields: list[JsonField]
-    list_field: JsonField | None
-    values: list[bytes]
-    is_text: bool = False
-    layout: ArrayLayout | None = None
-    shared_end: int = 0
+    opening: bytes
+    gap: bytes
+    starts: list[int]
+    fields: Mapping[str, msgspec.Raw]
 
 
 class RequestBody:
     """The body of one request; `parse` makes them. Do not change what its methods return.
 
-    raw:      its bytes. api: its format.
-    messages: the bytes of each message (Responses: item), in order; all of them are JSON objects. Those that equal the
-              previous body's are the same objects. A string of Responses is one item.
+    raw:       its bytes. api: its format.
+    messages:  the bytes of each message (Responses: item), in order; all of them are JSON objects. Those that equal the
+               previous body's are the same objects. A string of Responses is one item.
     model, stream: "" and False where they are absent or of another type.
+    new_bytes: how many bytes are not shared with the previous body.
     """
 
-    __slots__ = (
-        "_array",
-        "_decoded",
-        "_fields_by_name",
-        "_list_field",
-        "_parts",
-        "api",
-        "messages",
-        "model",
-        "raw",
-        "stream",
-    )
+    __slots__ = ("_decoded", "_fields", "_is_list", "_layout", "api", "messages", "model", "new_bytes", "raw", "stream")
 
-    def __init__(
-        self, raw: bytes, api: Api, parts: _BodyParts, previous: PreviousBody | None, target: Target | None
-    ) -> None:
+    def __init__(self, raw: bytes, api: Api, previous: PreviousBody | None, shared: int, target: Target | None) -> None:
+        """Parse `raw`, of which so many messages are those of `previous`. Raises ValueError and RecursionError."""
         self.raw = raw
         self.api = api
-        self._parts = parts
-        self._list_field = parts.list_field
-        self._fields_by_name = {field.name: field for field in parts.fields}
-        self.messages = parts.values
-        self._array: JsonArray | None = None
-        if parts.list_field is not None and not parts.is_text and raw.startswith(b"[", parts.list_field.start):
-            self._array = JsonArray(raw, parts.list_field.start, parts.values, parts.layout)
-        self._decoded: dict[str, Any] = previous.keep_decoded(self) if previous is not None else {}
+        if previous is None or not shared or not self._parse_rest(previous, shared):
+            self._parse_whole()
+        if len(self._fields) > MAX_FIELDS:
+            raise UnreadableBody(f"an object has more than {MAX_FIELDS} fields")
+        self._decoded: dict[str, Any] = {}
+        if previous is not None:
+            before = previous.decoded.items()
+            self._decoded = {name: value for name, (own, value) in before if self.get_raw_field(name) == own}
         if target is None:
             target = Target(model=text_in(self.get_field("model")), stream=self.get_field("stream") is True)
         self.model = target.model
@@ -119,7 +98,7 @@ class RequestBody:
     def parse(
         cls, raw: bytes, api: Api, previous: PreviousBody | None = None, *, target: Target | None = None
     ) -> RequestBody:
-        """Parse `raw` in one pass, and with `previous` only from the first byte that differs.
+        """Parse `raw`, and with `previous` only from the first byte that differs.
 
         previous: an earlier body, preferably of the same conversation; the result is the same without it.
         target: what the path says of the request; None where the body says it.
@@ -136,53 +115,86 @@ class RequestBody:
         cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int, *, target: Target | None = None
     ) -> RequestBody | None:
         """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
-        name = PROVIDERS[api].list_field
-        parts = None
+        shared = previous.count_shared(raw) if previous is not None and previous.api == api else 0
+        if len(raw) - (previous.find_end(shared) if previous is not None else 0) > max_new_bytes:
+            return None
         try:
-            if previous is not None and previous.api == api:
-                shared = previous.count_shared(raw)
-                if len(raw) - previous.find_end(shared) <= max_new_bytes:
-                    parts = previous.parse_continued(raw, name, shared)
-            if parts is None and len(raw) > max_new_bytes:
-                return None
-            parts = parts or _parse_at_once(raw, name) or _parse_by_fields(raw, name)
-            if len(parts.fields) > json_spans.MAX_FIELDS:
-                raise UnreadableBody(f"an object has more than {json_spans.MAX_FIELDS} fields")
-            return cls(raw, api, parts, previous, target)
+            return cls(raw, api, previous, shared, target)
         except (ValueError, RecursionError) as error:
             raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
 
-    @property
-    def new_bytes(self) -> int:
-        """Return how many bytes are not shared with the previous body."""
-        return len(self.raw) - self._parts.shared_end
+    def _parse_whole(self) -> None:
+        name = PROVIDERS[self.api].list_field
+        self._fields = _FIELDS.decode(self.raw)
+        own = memoryview(self._fields.get(name, msgspec.Raw(b"null")))
+        self._is_list = False
+        self._layout: _Layout | None = None
+        self.new_bytes = len(self.raw)
+        if bytes(own[:5]) == b"null":
+            self.messages: list[bytes] = []
+        elif own[0] == ord('"') and name == "input":
+            self.messages = [b'{"role":"user","content":%b}' % bytes(own)]
+        else:
+            self._is_list = True
+            self.messages = _split_list(own)
+            if self.messages and (opening := _find_opening(self.raw, own)):
+                self._layout = self._lay_out(opening, [len(opening)], _read_opening(opening, name))
 
-    def locate_messages(self) -> None:
-        """Locate all messages now, instead of at their first use."""
-        if self._array is not None:
-            _ = self._array.layout
+    def _parse_rest(self, previous: PreviousBody, shared: int) -> bool:
+        """Parse the body after its shared messages; return False where that is impossible.
 
-    @property
-    def from_text(self) -> bool:
-        """Whether the one item stands for a string (Responses)."""
-        return self._parts.is_text
+        A parser that has reached the same place by the same bytes continues in the same way. So the rest is parsed
+        after the start of a body in which one empty message replaces all shared ones.
+        """
+        name = PROVIDERS[self.api].list_field
+        end = previous.find_end(shared)
+        opening = b'{"%b":' % name.encode()
+        rest_body = b"%b[{}%b" % (opening, self.raw[end:])
+        rest = _FIELDS.decode(rest_body)
+        own = memoryview(rest[name])
+        # Of fields of one name the last counts, and that may be another list than this.
+        if not rest_body.startswith(own, len(opening)):
+            return False
+        before = previous.layout
+        self.messages = previous.messages[:shared] + _split_list(own)[1:]
+        self._fields = {**before.fields, **rest}
+        self._is_list = True
+        self.new_bytes = len(self.raw) - end
+        self._layout = self._lay_out(before.opening, before.starts[:shared], before.fields)
+        return True
+
+    def _lay_out(self, opening: bytes, starts: list[int], fields: Mapping[str, msgspec.Raw] | None) -> _Layout | None:
+        """Return where all messages are; None where the space between them differs. starts: of the first ones."""
+        end = starts[0] + len(self.messages[0])
+        gap = b","
+        if len(self.messages) > 1:
+            gap = self.raw[end : self.raw.index(b"{", end)]
+        new = self.messages[len(starts) :]
+        end = starts[-1] + len(self.messages[len(starts) - 1])
+        step = len(gap)
+        if fields is None or (
+            new and not (self.raw.startswith(gap, end) and self.raw.startswith(gap.join(new), end + step))
+        ):
+            return None
+        ends = accumulate([step + len(message) for message in new[:-1]], initial=end) if new else ()
+        return _Layout(opening, gap, [*starts, *(each + step for each in ends)], fields)
 
     # -- what it says ----------------------------------------------------------------------------------------------
 
     def get_raw_field(self, name: str) -> bytes | None:
-        """Return the bytes of a top-level field's value, of its last one; None where there is none."""
-        found = self._fields_by_name.get(name)
-        if found is None:
-            return None
-        return self.raw[found.start : found.end]
+        """Return the bytes of a top-level field that is not the list of messages, of its last one; None without one."""
+        found = self._fields.get(name)
+        return None if found is None else bytes(found)
 
     def get_field(self, name: str) -> Any:
         """Return a top-level field, decoded once; None without one. Raises UnreadableBody."""
         if name not in self._decoded:
-            raw = self.get_raw_field(name)
-            if raw is None:
+            found = self._fields.get(name)
+            if found is None:
                 return None
-            self._decoded[name] = _decode_field(raw)
+            raw = bytes(found)
+            # An agent's sessions begin with the same tools and prompts, which are decoded once.
+            self._decoded[name] = _decode_cached(raw) if _SMALL < len(raw) < _LARGE else decode_json(raw)
         return self._decoded[name]
 
     # -- with other bytes in it ------------------------------------------------------------------------------------
@@ -192,26 +204,19 @@ class RequestBody:
     ) -> bytes:
         """Return the body with these messages, and with top-level fields set to these bytes; new ones come last.
 
-        Everything else keeps its bytes: white space, order and repeated fields, of which the last is set. Raises
-        ValueError where the list of messages is given in both ways.
+        Without a change it is `raw`. In a changed one every other message and value keeps its bytes, and every field
+        its place; white space between them is left out, and of fields of one name the last stays.
         """
-        name = PROVIDERS[self.api].list_field
-        if messages is not None and name in fields:
-            raise ValueError(f"{name!r} is given as messages and as a field")
-        set_to = dict(fields)
-        edits: list[Edit] = []
-        if messages is not None and self._array is not None:
-            edits = self._array.make_edits(messages)
-        elif messages is not None and list(messages) != self.messages:
-            set_to[name] = b"[" + b",".join(messages) + b"]"
-        known = {each: value for each, value in set_to.items() if each in self._fields_by_name}
-        edits += [
-            Edit(self._fields_by_name[each].start, self._fields_by_name[each].end, value)
-            for each, value in known.items()
-        ]
-        own = self._parts.fields
-        new = [(each, value) for each, value in set_to.items() if each not in known]
-        return json_spans.apply_edits(self.raw, chain(edits, json_spans.add_fields(self.raw, own, new, first=not own)))
+        if messages is not None and list(messages) == self.messages:
+            messages = None
+        if messages is None and not fields:
+            return self.raw
+        changed = dict(self._fields)
+        if messages is not None or self._is_list:
+            whole = b"[%b]" % b",".join(self.messages if messages is None else messages)
+            changed[PROVIDERS[self.api].list_field] = msgspec.Raw(whole)
+        changed |= {name: msgspec.Raw(value) for name, value in fields.items()}
+        return msgspec.json.encode(changed)
 
     # -- the next of its conversation ------------------------------------------------------------------------------
 
@@ -221,105 +226,50 @@ class RequestBody:
         messages: equal to those of this body. The conversation's objects are given, so that they are held once.
         Messages with different white space between them are no plain list: such a body is parsed anew each time.
         """
-        if self._array is None or self._list_field is None or not self.messages:
+        if self._layout is None:
             return None
-        layout = self._array.layout
-        if layout.gap is None:
-            return None
-        raw_fields = {name: self.get_raw_field(name) or b"" for name in self._decoded}
-        return PreviousBody(
-            api=self.api,
-            opening=self.raw[: layout.ends[0] - len(self.messages[0])],
-            messages=messages,
-            ends=layout.ends,
-            gap=layout.gap,
-            fields=[field for field in self._parts.fields if field.end <= self._list_field.start],
-            list_field=self._list_field,
-            decoded={name: (raw, self._decoded[name]) for name, raw in raw_fields.items()},
-        )
+        decoded = {name: (self.get_raw_field(name) or b"", value) for name, value in self._decoded.items()}
+        return PreviousBody(self.api, messages, self._layout, decoded)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreviousBody:
     """The body of an earlier request: the next one of the conversation is parsed from its first new byte.
 
     Its messages' bytes are those of the conversation, so that a session holds them once.
-
-    opening: all before the first message. gap: the bytes between two messages. ends: where each message ends.
-    fields:  those before the list of messages. decoded: fields that were decoded, each as bytes and value.
+    layout: where they were. decoded: fields that were decoded, each as bytes and value.
     """
 
     api: Api
-    opening: bytes
     messages: list[bytes]
-    ends: list[int]
-    gap: bytes
-    fields: list[JsonField]
-    list_field: JsonField
+    layout: _Layout
     decoded: Mapping[str, tuple[bytes, Any]]
 
     def is_prefix_of(self, raw: bytes) -> bool:
         """Return whether `raw` probably continues this body: older messages, a sample, have the same bytes there."""
-        if not raw.startswith(self.opening) or not raw.startswith(self.messages[0], len(self.opening)):
+        if not raw.startswith(self.layout.opening):
             return False
-        count = len(self.messages)
-        settled = max(count - _UNSETTLED_MESSAGES, (count - 1) // 2)
+        last = len(self.messages)
+        settled = max(last - _UNSETTLED_MESSAGES, (last - 1) // 2)
         return all(
-            raw.startswith(self.messages[place], self.ends[place] - len(self.messages[place]))
+            raw.startswith(self.messages[place], self.layout.starts[place])
             for place in {settled * part // _SAMPLES for part in range(_SAMPLES + 1)}
         )
 
     def find_end(self, shared: int) -> int:
         """Return where the last of so many leading messages ends; 0 for none."""
-        return self.ends[shared - 1] if shared else 0
-
-    def keep_decoded(self, body: RequestBody) -> dict[str, Any]:
-        """Return the decoded fields that have the same bytes in `body`."""
-        return {name: value for name, (raw, value) in self.decoded.items() if body.get_raw_field(name) == raw}
+        return self.layout.starts[shared - 1] + len(self.messages[shared - 1]) if shared else 0
 
     def count_shared(self, raw: bytes) -> int:
         """Count the leading messages that have the same bytes at the same place in `raw`, with all before them."""
-        shared = at = 0
-        before, size = self.opening, PIECE
-        while shared < len(self.ends):
-            # Some at a time: to join all of a long history takes memory and time, and other threads wait meanwhile.
-            last = max(bisect_right(self.ends, at + size), shared + 1)
-            if raw.startswith(before + self.gap.join(self.messages[shared:last]), at):
-                shared, at, before = last, self.ends[last - 1], self.gap
-            elif last > shared + 1:
-                size //= 4
-            else:
-                break
-        return shared
-
-    def parse_continued(self, raw: bytes, name: str, shared: int) -> _BodyParts | None:
-        """Parse `raw` from the end of the last of its `shared` messages; None where that is impossible.
-
-        A parser that has reached the same place by the same bytes continues in the same way. So the rest is parsed
-        after the start of a body in which one empty message replaces all shared ones.
-        """
-        if not shared:
-            return None
-        end = self.find_end(shared)
-        opening = b'{"%b":[{}' % name.encode()
-        body = opening + raw[end:]
-        rest = _parse_at_once(body, name)
-        if rest is None or rest.list_field is None:
-            return None
-        by = end - len(opening)
-        found = [_move_field(field, by) for field in rest.fields]
-        # A list is found at once only where no other field has its name, so it is the first.
-        own = self.list_field._replace(end=found[0].end)
-        layout = ArrayLayout(self.ends, self.gap).extend(
-            shared, JsonArray(body, rest.list_field.start, rest.values).layout, by
-        )
-        return _BodyParts(
-            [*self.fields, own, *found[1:]],
-            own,
-            self.messages[:shared] + rest.values[1:],
-            layout=layout,
-            shared_end=end,
-        )
+        layout = self.layout
+        if not raw.startswith(layout.opening):
+            return 0
+        same = map(raw.startswith, self.messages, layout.starts)
+        shared = next(compress(count(), map(not_, same)), len(self.messages))
+        gap, size = layout.gap, len(layout.gap)
+        between = (raw.startswith(gap, start - size) for start in layout.starts[1:shared])
+        return next(compress(count(1), map(not_, between)), shared)
 
 
 @lru_cache(maxsize=32)
@@ -327,87 +277,32 @@ def _decode_cached(raw: bytes) -> Any:
     return decode_json(raw)
 
 
-def _decode_field(raw: bytes) -> Any:
-    """Decode a field. An agent's sessions begin with the same tools and prompts, which are decoded once."""
-    if _SMALL < len(raw) < _LARGE:
-        return _decode_cached(raw)
-    return decode_json(raw)
+def _split_list(raw: memoryview) -> list[bytes]:
+    """Return the bytes of each message; a loop in Python, so that other threads can run between two."""
+    messages = [bytes(message) for message in _LIST.decode(raw)]
+    if all(message[0] == ord("{") for message in messages):
+        return messages
+    raise UnreadableBody("a message is no JSON object")
 
 
-def _move_field(field: JsonField, by: int) -> JsonField:
-    return JsonField(field.name, field.key_start + by, field.start + by, field.end + by)
-
-
-def _parse_at_once(raw: bytes, name: str) -> _BodyParts | None:
-    """Parse a body whose messages are found in one pass; None where they are not.
-
-    The parser returns the list's elements without their place. The place is found by their bytes, and proven: with 0 in
-    that place, the small body that is left has the 0 in its only field of that name.
-    """
-    values = _decode_elements(raw, name)
-    if values is None:
-        place = None
-    else:
-        place = _locate_array(raw, name, values)
-    if values is None or place is None:
-        return None
-    start, end = place
-    found = json_spans.parse_fields(b"%b0%b" % (raw[:start], raw[end:]))
-    own = [field for field in found if field.name == name]
-    if len(own) != 1 or own[0].start != start:
-        return None
-    by = end - start - 1
-    fields = [field if field.start < start else _move_field(field, by) for field in found]
-    fields[found.index(own[0])] = whole = own[0]._replace(end=end)
-    return _BodyParts(fields, whole, _require_objects(values))
-
-
-def _decode_elements(raw: bytes, name: str) -> list[bytes] | None:
-    try:
-        if name == "input":
-            found = _INPUT.decode(raw).input
-        else:
-            found = _MESSAGES.decode(raw).messages
-    except ValueError:
-        return None
-    return json_spans.copy_values(found)
-
-
-def _locate_array(raw: bytes, name: str, values: Sequence[bytes]) -> tuple[int, int] | None:
-    """Return the span of an array of `values` after this name, at any level."""
-    key = b'"%b"' % name.encode()
+def _find_opening(raw: bytes, own: memoryview) -> bytes:
+    """Return all before the first message of the list `own`; b"" where it is not found."""
     at = -1
     for _ in range(_MAX_TRIES):
-        at = raw.find(key, at + 1)
-        if at >= 0:
-            start = json_spans.find_array_start(raw, at + len(key))
-        else:
-            start = None
-        if start is not None:
-            end = json_spans.find_array_end(raw, start, values)
-        else:
-            end = None
-        if start is not None and end is not None:
-            return start, end
-    return None
+        at = raw.find(own[:_HEAD_BYTES], at + 1)
+        if at < 0 or raw.startswith(own, at):
+            break
+    return raw[: raw.index(b"{", at)] if at >= 0 else b""
 
 
-def _parse_by_fields(raw: bytes, name: str) -> _BodyParts:
-    """Parse any body: first its fields, then the list."""
-    fields = json_spans.parse_fields(raw)
-    own = next((field for field in reversed(fields) if field.name == name), None)
-    if own is not None:
-        value = raw[own.start : own.end]
-    else:
-        value = b"null"
-    if value == b"null":
-        return _BodyParts(fields, own, [])
-    if value.startswith(b'"') and name == "input":
-        return _BodyParts(fields, own, [b'{"role":"user","content":%b}' % value], is_text=True)
-    return _BodyParts(fields, own, _require_objects(json_spans.parse_elements(value)))
+def _read_opening(opening: bytes, name: str) -> dict[str, msgspec.Raw] | None:
+    """Return the fields before the list of messages; None where what `opening` ends with is not that list.
 
-
-def _require_objects(values: list[bytes]) -> list[bytes]:
-    if all(value[0] == 123 for value in values):
-        return values
-    raise UnreadableBody("a message is no JSON object")
+    Only before the list itself can it be closed like this: not in a string, nor in an inner object.
+    """
+    try:
+        fields = _FIELDS.decode(opening + b"]}")
+    except ValueError:
+        return None
+    own = next(reversed(fields), "")
+    return fields if own == name and bytes(fields.pop(own)).rstrip(b" \t\n\r]") == b"[" else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import compress
 from operator import is_not
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -63,8 +63,9 @@ async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequenc
         new = sent.session.encoder.list_new(view.messages, messages)
         size = sum(len(messages[source].raw) for _, source in new if source is not None)
         if size <= INLINE_BYTES and len(sent.body.raw) <= MAX_INLINE_BYTES:
-            return _encode_changes(sent, view, messages)
-        return await run_off_loop(partial(_encode_changes, sent, view, messages), choose_executor(len(sent.body.raw)))
+            return _encode_changes(sent, view, messages, new)
+        encode = partial(_encode_changes, sent, view, messages, new)
+        return await run_off_loop(encode, choose_executor(len(sent.body.raw)))
 
 
 def encode_own_request(sent: SessionRequest) -> UpstreamRequest:
@@ -89,9 +90,11 @@ def _is_unchanged(sent: SessionRequest, view: ContextView, messages: Sequence[Pa
     return all(view.messages[place] is messages[place].untagged for place in replaced)
 
 
-def _encode_changes(sent: SessionRequest, view: ContextView, messages: Sequence[ParsedMessage]) -> UpstreamRequest:
+def _encode_changes(
+    sent: SessionRequest, view: ContextView, messages: Sequence[ParsedMessage], new: Sequence[tuple[Any, int | None]]
+) -> UpstreamRequest:
     """Encode the request of a view that changes something; runs in any thread."""
-    raws = sent.session.encoder.encode_messages(view.messages, messages)
+    raws = sent.session.encoder.encode_messages(view.messages, messages, new)
     body = sent.body.render_changes(messages=raws, fields=_encode_fields(sent, view))
     return UpstreamRequest(body, is_edited=True, betas=view.betas, offers_recall=view.offered)
 

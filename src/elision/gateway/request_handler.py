@@ -101,7 +101,7 @@ class RequestHandler:
             return self._record.is_complete
         finally:
             self._prepare_awaited.set()
-            await self._recorder.finish(self._observer, self._prepare_task)
+            await self._recorder.finish(self._observer or self._rounds.unrecorded, self._prepare_task)
 
     async def _exchange(self, out: UpstreamRequest, messages: Sequence[ParsedMessage]) -> bool:
         """Send `out` and relay the response; return whether recall results are to be sent after it."""
@@ -129,7 +129,8 @@ class RequestHandler:
     async def _load_messages(self) -> list[ParsedMessage]:
         """Return the client's messages with everything that the client did not see."""
         try:
-            await self._session.load_hidden_rounds(self._sent.conversation)
+            if self._session.is_unloaded or self._session.is_stale:
+                await self._session.load_hidden_rounds(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request tries again
             # Without them the model misses only what it recalled.
             self._sent.log_fault("exchanges", error, "it goes on without what was recalled in it")

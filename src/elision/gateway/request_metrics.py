@@ -194,52 +194,44 @@ def make_gauge_samples(*, in_flight: int, waiting: int, held_bytes: int, session
         yield Sample(metric, value, {})
 
 
-def make_samples(record: RequestRecord) -> Iterator[Sample]:
-    """Yield what one request adds to each metric."""
+def make_samples(record: RequestRecord) -> list[Sample]:
+    """Return what one request adds to each metric."""
     api: dict[str, str] = {"api": record.api or "none"}
-    yield Sample(REQUESTS, 1, {**api, "how": _limit_label("how", record.how), "status": _label_status(record.status)})
-    if record.cause:
-        yield Sample(ERRORS, 1, {**api, "cause": label_cause(record.cause)})
-    for metric, size in ((BYTES_IN, record.bytes_in), (BYTES_UP, record.bytes_up), (BYTES_OUT, record.bytes_out)):
-        yield Sample(metric, size, api)
-    for metric, seconds in (
-        (WAITED_SECONDS, record.waited_seconds),
-        (FIRST_BYTE_SECONDS, record.first_byte_seconds),
-        (ANSWER_SECONDS, record.total_seconds),
-    ):
-        if seconds:
-            yield Sample(metric, seconds, api)
+    # The class of an answer's status; 0 is for none.
+    status = _limit_label("status", f"{record.status // 100}xx") if record.status else "none"
+    amounts: list[tuple[Metric, float, dict[str, str]]] = [
+        (WAITED_SECONDS, record.waited_seconds, api),
+        (FIRST_BYTE_SECONDS, record.first_byte_seconds, api),
+        (ANSWER_SECONDS, record.total_seconds, api),
+        (ROUNDS, record.rounds, api),
+        (RECALLS, record.recalls, api),
+        (CLEARED_TOKENS, record.cleared_tokens, {}),
+        (THINKING_DROPPED, record.thinking_dropped, {}),
+    ]
+    samples = [
+        Sample(REQUESTS, 1, {**api, "how": _limit_label("how", record.how), "status": status}),
+        Sample(BYTES_IN, record.bytes_in, api),
+        Sample(BYTES_UP, record.bytes_up, api),
+        Sample(BYTES_OUT, record.bytes_out, api),
+        *(Sample(metric, amount, labels) for metric, amount, labels in amounts if amount),
+    ]
     if record.rounds:
-        yield Sample(ADDED_SECONDS, record.added_seconds, api)
-        yield Sample(ROUNDS, record.rounds, api)
-    yield from _make_response_samples(record, api)
-
-
-def make_tenant_samples(record: RequestRecord, tenant: str) -> Iterator[Sample]:
-    """Yield what one request adds to its tenant's metrics."""
-    labels = {"tenant": tenant}
-    yield Sample(TENANT_REQUESTS, 1, labels)
-    for step in record.step_diagnostics:
-        yield Sample(TENANT_RAW, step.raw, labels)
-        yield Sample(TENANT_SENT, step.raw if step.shadow else step.after, labels)
-
-
-def _make_response_samples(record: RequestRecord, api: dict[str, str]) -> Iterator[Sample]:
-    if record.recalls:
-        yield Sample(RECALLS, record.recalls, api)
+        samples.append(Sample(ADDED_SECONDS, record.added_seconds, api))
+    if record.cause:
+        samples.append(Sample(ERRORS, 1, {**api, "cause": label_cause(record.cause)}))
     if record.cache_miss:
-        yield Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", record.cache_miss)})
-    if record.cleared_tokens:
-        yield Sample(CLEARED_TOKENS, record.cleared_tokens, {})
-    if record.thinking_dropped:
-        yield Sample(THINKING_DROPPED, record.thinking_dropped, {})
+        samples.append(Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", record.cache_miss)}))
+    return samples
 
 
-def _label_status(status: int) -> str:
-    """Return the class of an answer's status; 0 is for none."""
-    if not status:
-        return "none"
-    return _limit_label("status", f"{status // 100}xx")
+def make_tenant_samples(record: RequestRecord, tenant: str) -> list[Sample]:
+    """Return what one request adds to its tenant's metrics."""
+    labels = {"tenant": tenant}
+    samples = [Sample(TENANT_REQUESTS, 1, labels)]
+    for step in record.step_diagnostics:
+        samples.append(Sample(TENANT_RAW, step.raw, labels))
+        samples.append(Sample(TENANT_SENT, step.raw if step.shadow else step.after, labels))
+    return samples
 
 
 def _limit_label(label: str, value: str) -> str:

@@ -101,10 +101,11 @@ class ResponseObserver:
     @classmethod
     def for_response(cls, api: Api | None, response: UpstreamResponse) -> ResponseObserver:
         """Return an observer for a response of that API."""
-        kind = response.get_header(b"content-type") or b""
-        encoding = response.get_header(b"content-encoding") or b""
         return cls(
-            api, status=response.status, content_type=kind.decode("latin-1"), encoding=encoding.decode("latin-1")
+            api,
+            status=response.status,
+            content_type=response.content_type,
+            encoding=response.content_encoding,
         )
 
     def feed(self, chunk: bytes) -> None:
@@ -114,10 +115,10 @@ class ResponseObserver:
         try:
             if self._encoding:
                 self._decompressor = self._decompressor or StreamDecompressor(self._encoding)
-                for piece in self._decompressor.feed(chunk):
-                    self._feed_plain(piece)
-            else:
-                self._feed_plain(chunk)
+            for piece in self._decompressor.feed(chunk) if self._decompressor is not None else (chunk,):
+                if self._reader is None:
+                    self._reader = self._make_reader(piece)
+                self._reader.feed(piece)
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._disable(error)
 
@@ -130,11 +131,8 @@ class ResponseObserver:
 
     def finish(self) -> ResponseFacts:
         """Return the facts; the body is over, or no more of it will come. A second call returns the same."""
-        if self._facts is None:
-            self._facts = self._find_facts()
-        return self._facts
-
-    def _find_facts(self) -> ResponseFacts:
+        if self._facts is not None:
+            return self._facts
         try:
             if self._reader is not None:
                 reader = self._reader
@@ -143,22 +141,18 @@ class ResponseObserver:
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._disable(error)
         try:
-            return _make_facts(self._findings)
+            self._facts = _make_facts(self._findings)
         except Exception as error:  # noqa: BLE001 - an answer may be anything, and passes all the same
             self._disable(error)
-            return ResponseFacts()
+            self._facts = ResponseFacts()
+        return self._facts
 
     async def finish_async(self) -> ResponseFacts:
         """Do as `finish`; a large body is read in a thread."""
         held = self.held_bytes
-        if held <= INLINE_BYTES:
+        if self._facts is not None or held <= INLINE_BYTES:
             return self.finish()
         return await run_off_loop(self.finish, choose_executor(held))
-
-    def _feed_plain(self, plain: bytes) -> None:
-        if self._reader is None:
-            self._reader = self._make_reader(plain)
-        self._reader.feed(plain)
 
     def _make_reader(self, first: bytes) -> _BodyReader:
         """Choose a reader by the body's first bytes: some servers name another type than they send."""
@@ -191,10 +185,10 @@ def _make_facts(found: ResponseFindings) -> ResponseFacts:
         cache_miss=found.cache_miss,
         transformations=found.transformations,
         cleared=found.cleared,
-        unbound_thinking=signals.find_unbound_thinking(failure),
+        unbound_thinking=None if failure is None else signals.find_unbound_thinking(failure),
         response_id=found.response_id,
         model=found.model,
-        error=_extract_error(failure),
+        error="" if failure is None else _extract_error(failure),
     )
 
 
@@ -212,8 +206,6 @@ def _extract_error(failure: Any) -> str:
             failure = inner
         else:
             failure = _first_text(mapping_in(inner)) or _first_text(failure)
-    if failure is None:
-        return ""
     if not isinstance(failure, str) or not failure:
         return "an error without a message"
     line = " ".join(_REDACTION.redact_text(failure[: 4 * MAX_ERROR_CHARS]).split())

@@ -17,7 +17,7 @@ from elision.gateway.store_monitor import StoreMonitor
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS
-from elision.stores.store_urls import open_existing, open_store, parse_path
+from elision.stores.store_urls import find_state_folder, open_existing, open_store, parse_path
 
 #: Seconds that a provider has for its answer here.
 PROVIDER_TIMEOUT_SECONDS: Final = 10.0
@@ -101,12 +101,15 @@ async def _check_store(settings: GatewaySettings) -> CheckResult:
 def _explain_missing_store(address: str) -> str | None:
     """Return why a missing store in files cannot be made, "" if it can; None for any other store.
 
-    A store makes its file or folder, but not the folder around it.
+    A store makes its file or folder, but not the folder around it, unless that is the default.
     """
     scheme, _, rest = address.partition(":")
     if scheme not in ("sqlite", "linear-hash") or (path := Path(parse_path(rest, scheme))).exists():
         return None
     folder = path.absolute().parent
+    if folder == find_state_folder():
+        # The only folder that a store makes.
+        folder = next(each for each in (folder, *folder.parents) if each.is_dir())
     if not folder.is_dir():
         return f"cannot be made: there is no folder {folder}; make it first"
     if os.access(folder, os.W_OK):

@@ -22,6 +22,7 @@ from elision.gateway.worker import Worker
 
 try:
     import uvicorn
+    from uvicorn.server import ServerState
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
@@ -46,7 +47,9 @@ def bind_socket(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise ElisionError(f"cannot listen at {host}: {error.strerror or error}") from error
+        raise ElisionError(
+            f"cannot listen at {host}: {error.strerror or error}; give an address of this machine with --host"
+        ) from error
     # asyncio turns off the delay of small packets only where the protocol is named: 40 ms an answer otherwise.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,7 +60,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
         if error.errno == errno.EADDRINUSE:
             mend = "; is another gateway running? Choose another --port"
         else:
-            mend = ""
+            mend = "; choose another --host or --port"
         raise ElisionError(f"cannot listen at {host}:{port}: {error.strerror}{mend}") from error
     return found
 
@@ -70,8 +73,8 @@ def format_url(listening_socket: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-class GatewayServer(uvicorn.Server):
-    """Serves one worker until SIGTERM, SIGINT or `begin_stop`.
+class GatewayServer:
+    """Serves one worker until SIGTERM, SIGINT or `begin_stop`: uvicorn's protocol on sockets that are its own.
 
     on_listening: called when it listens. on_warm: called when what the first requests need is loaded.
     channel: over which a supervisor gives it connections, if there is one.
@@ -86,27 +89,23 @@ class GatewayServer(uvicorn.Server):
         on_warm: Callable[[], None] = lambda: None,
         channel: socket.socket | None = None,
     ) -> None:
-        super().__init__(
-            uvicorn.Config(
-                worker.app,
-                http=HttpProtocol,
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                log_level="critical",
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                # A client that waits for its own tools does not read, and so does not answer pings.
-                ws_ping_interval=None,
-                ws_per_message_deflate=False,
-                ws_max_size=settings.max_body_bytes,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                backlog=BACKLOG,
-            )
+        self._config = uvicorn.Config(
+            worker.app,
+            http=HttpProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            # A client that waits for its own tools does not read, and so does not answer pings.
+            ws_ping_interval=None,
+            ws_per_message_deflate=False,
+            ws_max_size=settings.max_body_bytes,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
         )
+        self._connections = ServerState()
         self._worker = worker
         self._settings = settings
         self._on_listening = on_listening
@@ -125,12 +124,31 @@ class GatewayServer(uvicorn.Server):
     def _handle_stop(self) -> None:
         (self._hurry_requested if self._stop_requested.is_set() else self._stop_requested).set()
 
-    # -- what uvicorn calls ----------------------------------------------------------------------------------------
+    async def serve(self, sockets: list[socket.socket]) -> None:
+        """Serve on these sockets, and on what comes over the channel, until it is stopped; close the sockets then."""
+        loop = self._loop = asyncio.get_running_loop()
+        with self._handle_signals(loop):
+            self._config.load()
+            servers = [await loop.create_server(self._make_protocol, sock=each, backlog=BACKLOG) for each in sockets]
+            if self._channel is not None:
+                self._receiver = ConnectionReceiver(self._channel, self._make_protocol)
+            self._on_listening()
+            self._warm_up = loop.run_in_executor(None, self._worker.warm_up)
+            self._warm_up.add_done_callback(self._note_warm)
+            while not self._stop_requested.is_set():
+                self._worker.update_gauges()
+                self._worker.monitor.look_if_due()
+                self._worker.gateway.proxy.budgets.give_back_idle()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(TICK_SECONDS):
+                        await self._stop_requested.wait()
+            for server in servers:
+                server.close()
+            await self._shut_down()
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Let signals wake the loop: uvicorn's handler would wait for its next tick."""
-        self._loop = loop = asyncio.get_running_loop()
+    def _handle_signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        """Stop by a signal, or when the process ends that started this one."""
         signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)
         try:
             for each in signals:
@@ -140,27 +158,18 @@ class GatewayServer(uvicorn.Server):
             signals = ()
         if (parent := parent_process()) is not None:
             loop.add_reader(parent.sentinel, self._handle_parent_exit, parent.sentinel)
-        yield
-        for each in signals:
-            loop.remove_signal_handler(each)
+        try:
+            yield
+        finally:
+            for each in signals:
+                loop.remove_signal_handler(each)
 
     def _handle_parent_exit(self, sentinel: int) -> None:
         asyncio.get_running_loop().remove_reader(sentinel)
         self._handle_stop()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        await self.on_tick(0)
-        if self._channel is not None:
-            self._receiver = ConnectionReceiver(self._channel, self._make_protocol)
-        self._on_listening()
-        self._warm_up = asyncio.get_running_loop().run_in_executor(None, self._worker.warm_up)
-        self._warm_up.add_done_callback(self._note_warm)
-
-    def _make_protocol(self, on_close: Callable[[], None]) -> HttpProtocol:
-        return HttpProtocol(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, on_close=on_close
-        )
+    def _make_protocol(self, on_close: Callable[[], None] = lambda: None) -> HttpProtocol:
+        return HttpProtocol(config=self._config, server_state=self._connections, app_state={}, on_close=on_close)
 
     def _note_warm(self, ended: asyncio.Future[None]) -> None:
         if not ended.cancelled() and (error := ended.exception()) is not None:
@@ -168,26 +177,13 @@ class GatewayServer(uvicorn.Server):
             _log.error("what the first requests need could not be loaded: %s", describe_error(error))
         self._on_warm()
 
-    async def main_loop(self) -> None:
-        while not self._stop_requested.is_set():
-            self._worker.update_gauges()
-            self._worker.monitor.look_if_due()
-            self._worker.gateway.proxy.budgets.give_back_idle()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(TICK_SECONDS):
-                    await self._stop_requested.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no connections; open responses are completed, or cut with an error when time is over."""
+    async def _shut_down(self) -> None:
+        """Take no connections; open responses are completed, or cut with an error when time is over."""
         app = self._worker.app
         app.is_draining = True
         if self._receiver is not None:
             self._receiver.close()
-        for server in self.servers:
-            server.close()
-        for each in sockets or []:
-            each.close()
-        for connection in list(self.server_state.connections):
+        for connection in list(self._connections.connections):
             # A WebSocket ends with the response that is under way in it.
             if isinstance(connection, HttpProtocol):
                 connection.shutdown()
@@ -206,7 +202,7 @@ class GatewayServer(uvicorn.Server):
             await app.drain(0)
         elif count := draining.result():
             _log.warning("answers cut because they were not complete in time: %d", count)
-        for connection in list(self.server_state.connections):
+        for connection in list(self._connections.connections):
             connection.transport.close()
         await self._worker.close()
 

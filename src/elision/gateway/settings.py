@@ -18,7 +18,7 @@ _SINGLE_PROCESS_STORES: Final = ("memory", "linear-hash")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """`docs/reference/gateway-settings.md` has the meanings and defaults. Raises SettingError.
+    """`docs/reference/settings.md` has the meanings and defaults. Raises SettingError.
 
     library: strategy, store and all else that a session goes by; `library.options()` are a ContextManager's.
     Sizes are bytes, of one worker. A limit that is None is none.
@@ -61,13 +61,13 @@ class GatewaySettings:
         if not is_loopback(self.host) and self.admin_token is None:
             raise SettingError(
                 f"{self._name_setting('host')} {self.host!r}: others can reach it there, and dashboard and metrics "
-                "would be open to them; give an admin token (AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
+                "would be open to them; give an admin token (ELISION_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
             )
         scheme = self.library.store.partition(":")[0]
         if self.workers > 1 and scheme in _SINGLE_PROCESS_STORES:
             raise SettingError(
                 f"{self._name_setting('workers')} {self.workers}: a store at {scheme}: serves one process; give "
-                "another store, such as sqlite:///elision.db or postgresql://..., or one worker"
+                "another store, such as sqlite: or postgresql://..., or one worker"
             )
         if self.workers > 1 and self.key_requests_per_minute is not None and not scheme.startswith("postgres"):
             raise SettingError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from elision.gateway import json_spans
+from elision.gateway.json_decoding import check_size
 from elision.gateway.json_patch import patch_json
 from elision.gateway.request_body import RequestBody, decode_message
 from elision.providers.provider import Api
@@ -36,7 +36,7 @@ def remove_body_tags(raw: bytes, api: Api) -> bytes:
     """Return a request's body without tags; the very bytes where it has none. Raises UnreadableBody."""
     if not may_have_tags(raw):
         return raw
-    json_spans.check_size(raw)
+    check_size(raw)
     body = RequestBody.parse(raw, api)
     messages = [_remove_message_tags(message) for message in body.messages]
     if all(one is other for one, other in zip(messages, body.messages, strict=True)):

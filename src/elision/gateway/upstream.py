@@ -25,8 +25,6 @@ from elision.gateway.wire import Headers
 
 try:
     import aiohttp
-    from aiohttp.abc import AbstractStreamWriter
-    from aiohttp.payload import Payload
     from yarl import URL
 except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
@@ -62,22 +60,19 @@ class UpstreamError(ElisionError):
 
 
 class UpstreamResponse:
-    """A response whose status and headers are there, and whose body arrives. Used with `async with`."""
+    """A response whose status and headers are there, and whose body arrives. Used with `async with`.
+
+    content_type, content_encoding: "" where absent.
+    """
 
     def __init__(self, response: aiohttp.ClientResponse, place: str) -> None:
         self.status = response.status
         self.headers: Headers = list(response.raw_headers)
+        self.content_type = response.headers.get("content-type", "")
+        self.content_encoding = response.headers.get("content-encoding", "")
+        self.is_event_stream = self.content_type.lower().startswith("text/event-stream")
         self._response = response
         self._place = place
-
-    def get_header(self, name: bytes) -> bytes | None:
-        """Return the first field of that name; `name` is in lower case."""
-        return next((value for key, value in self.headers if key.lower() == name), None)
-
-    @property
-    def is_event_stream(self) -> bool:
-        """Return whether the body is a stream of events."""
-        return (self.get_header(b"content-type") or b"").lower().startswith(b"text/event-stream")
 
     async def iter_chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives, still compressed if it is. Raises UpstreamError where it breaks off."""
@@ -134,11 +129,10 @@ class Upstream:
         """
         place = _describe_host(url)
         sent = body if isinstance(body, bytes) else _ChunkedBody(body)
-        target, fields, used = (
-            URL(url, encoded=True),
-            _decode_fields(headers, measured=isinstance(body, bytes)),
-            _ConnectionReuse(),
-        )
+        target, used = URL(url, encoded=True), _ConnectionReuse()
+        fields = _decode_fields(headers, measured=isinstance(body, bytes))
+        if isinstance(body, bytes) and len(body) > _SLICE_BYTES:
+            fields.append(("Content-Length", str(len(body))))
         proxy: URL | None = None
 
         async def send_request(pool: aiohttp.ClientSession) -> aiohttp.ClientResponse:
@@ -146,7 +140,7 @@ class Upstream:
                 method,
                 target,
                 headers=fields,
-                data=_make_payload(sent),
+                data=_slice_body(sent) if isinstance(sent, bytes) and len(sent) > _SLICE_BYTES else sent or None,
                 allow_redirects=False,
                 trace_request_ctx=used,
                 proxy=proxy,
@@ -289,31 +283,13 @@ def _find_proxy(target: URL) -> URL | None:
     return proxy
 
 
-class _SlicedPayload(Payload):
-    """Bytes that are sent in slices: a transport copies what it cannot send at once.
-
-    aiohttp's own payload warns above a megabyte, which is usual here.
-    """
-
-    _autoclose = True
-
-    def __init__(self, value: bytes) -> None:
-        super().__init__(value, content_type=None)
-        self._size = len(value)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        text: str = self._value.decode(encoding, errors)
-        return text
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        await self.write_with_length(writer, None)
-
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        view = memoryview(self._value)[:content_length]
-        for start in range(0, len(view), _SLICE_BYTES):
-            await writer.write(view[start : start + _SLICE_BYTES])
-            # A provider that reads as fast as this writes never makes it wait, and others would wait instead.
-            await asyncio.sleep(0)
+async def _slice_body(body: bytes) -> AsyncIterator[memoryview]:
+    """Yield a large body in slices: a transport copies what it cannot send at once."""
+    view = memoryview(body)
+    for start in range(0, len(view), _SLICE_BYTES):
+        yield view[start : start + _SLICE_BYTES]
+        # A provider that reads as fast as this writes never makes it wait, and others would wait instead.
+        await asyncio.sleep(0)
 
 
 class _ChunkedBody:
@@ -330,14 +306,6 @@ class _ChunkedBody:
         except Exception as error:
             self.error = error
             raise
-
-
-def _make_payload(body: bytes | AsyncIterable[bytes]) -> Any:
-    if isinstance(body, bytes):
-        if body:
-            return _SlicedPayload(body)
-        return None
-    return body
 
 
 def _decode_fields(

@@ -329,10 +329,10 @@ def _usage_json(usage: Usage) -> dict[str, Any]:
 
 def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
     """`trajectory` as it was billed and as it is simulated; None where no usage was recorded."""
+    if not any(turn.usage is not None and turn.usage.prompt for turn in trajectory.turns):
+        return None
     sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
-    if not sent:
-        return None
     billings = _open_billings(sent)
     books = _CalibrationLedger(
         billings,

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from elision.lab.calibrate import CAUSES, FORESEEN, NEAR, Calibration, CalibrationStudy, Cause, read_share
-from elision.lab.report.figures import format_plural
+from elision.lab.report.figures import format_deviation, format_plural, format_share
 from elision.lab.report.fitting import choose_columns, open_table
 from elision.lab.report.fitting import measure_column as width_of
 from elision.trajectory.price_lookup import find_tokenizer
@@ -132,7 +132,7 @@ def _choose_columns(titles: Mapping[str, int], rows: Sequence[Sequence[Text | st
 def _row_cells(run: Calibration) -> list[Text | str]:
     return [
         f"{len(run.calls):,}",
-        f"{run.length_difference:+.1%}",
+        format_deviation(run.length_difference),
         f"{read_share(run.billed):.3f}",
         f"{read_share(run.counted):.3f}",
         Text(f"{round(run.difference, 3) + 0.0:+.3f}", style=_row_style(run)),  # + 0.0 turns -0 into 0
@@ -228,8 +228,8 @@ def _build_fits_table(study: CalibrationStudy) -> Group:
 def _build_key(study: CalibrationStudy) -> RenderableType:
     lines = [
         f"ours: prompts as long as we count them ({study.counter}, on the model's scale); length: as long as billed.",
-        f"Prompt tokens: {study.total.length_difference:+.1%} in total, within {NEAR:.0%} on {len(study.near_runs)} of "
-        f"{format_plural(len(study.cached), 'run')}.",
+        f"Prompt tokens: {format_deviation(study.total.length_difference)} in total, within {format_share(NEAR)} on "
+        f"{len(study.near_runs)} of {format_plural(len(study.cached), 'run')}.",
         *_list_usd_differences(study),
     ]
     if not study.total.stated:
@@ -240,10 +240,10 @@ def _build_key(study: CalibrationStudy) -> RenderableType:
 def _list_usd_differences(study: CalibrationStudy) -> Iterator[str]:
     in_all, steady = study.total.usd_difference, study.steady.usd_difference
     if in_all is not None:
-        yield f"USD: {in_all:+.1%} in total."
+        yield f"USD: {format_deviation(in_all)} in total."
     if steady is not None and study.steady_runs != study.cached:
         changed = len(study.cached) - len(study.steady_runs)
-        yield f"USD without {format_plural(changed, 'run')} whose agent changed a prefix: {steady:+.1%}."
+        yield f"USD without {format_plural(changed, 'run')} whose agent changed a prefix: {format_deviation(steady)}."
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

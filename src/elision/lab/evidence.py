@@ -163,7 +163,8 @@ class EvidenceTally:
         self.own_missing_turns += own_found < len(echoes) and not lost
         for repeat in known.repeats.get(turn, ()):
             self.repeats += 1
-            self.repeats_hidden += repeat.seen in state.hidden or repeat.seen[0] <= state.covered_turns
+            is_hidden = state.find_hiding_text(repeat.seen) is not None
+            self.repeats_hidden += is_hidden or repeat.seen[0] <= state.covered_turns
 
     def _is_own_visible(self, known: Evidence, item: str, turn: int, state: State, summary: Collection[str]) -> bool:
         """Whether `item`, which the agent wrote before `turn`, is still in its turns, a result or the summary."""
@@ -180,7 +181,7 @@ class EvidenceTally:
     def _is_visible(self, key: Key, item: str, state: State) -> bool:
         if key[0] <= state.covered_turns:
             return False
-        text = state.hidden.get(key)
+        text = state.find_hiding_text(key)
         return text is None or item in self._visible_items(text)
 
     def _visible_items(self, text: str) -> frozenset[str]:

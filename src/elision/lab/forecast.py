@@ -64,7 +64,7 @@ def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
         view = run_pass(decide(session, make_plain_terms()), _write_summary)
         newest = session.newest_call
         assert newest is not None
-        if newest.decided.masks and first_placeholder is None:
+        if first_placeholder is None and newest.decided.masks:
             first_placeholder = number
         if newest.decided.summary is not None and first_summary is None:
             first_summary = number

@@ -145,13 +145,13 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
     for turn, (now, model) in zip(trajectory.turns, calls(trajectory), strict=True):
         raw.append(state.raw_track.tokens)
         finding = sent.find_cache(turn.index, is_cut=False)
-        warm.append(max(session.bill.cache.warm_tokens, finding.warm))
+        warm.append(max(session.money.cache.warm_tokens, finding.warm))
         run_pass(decide(session, replace(make_plain_terms(now, model), finding=finding)), _refuse_summary)
         newest = session.newest_call
         assert newest is not None
         session.add_turn(turn)
         reported = session.reports.hour_turn == ALL_TURNS
-        read = session.bill.newest_raw_prompt.cache_read
+        read = session.money.newest_raw_prompt.cache_read
         cache.add_call(newest.raw_view, now, read, finding, is_for_an_hour=reported)
     found = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)

@@ -137,7 +137,7 @@ def replay_run(
 def _record_call(result: Replay, session: Log, billed: Bill | None) -> None:
     """Book the newest call. billed: what it was billed, where another model made it; then that stands in all bills."""
     newest = session.newest_call
-    books = session.bill
+    books = session.money
     assert newest is not None
     before = result.usd
     if billed is not None:

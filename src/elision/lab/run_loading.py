@@ -25,7 +25,7 @@ def load_runs(paths: Sequence[Path]) -> Loaded:
     unless there is no run at all: then it is a FormatError."""
     for path in paths:
         if not path.exists():
-            raise FormatError(f"{path}: there is no such file or folder")
+            raise FormatError(f"{path}: there is no such file or folder; give a recorded run, or try `elision demo`")
     runs: list[Trajectory] = []
     problems: list[Problem] = []
     failures: list[tuple[Path, FormatError]] = []

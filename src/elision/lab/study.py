@@ -33,7 +33,7 @@ from elision.lab.replay_summarizer import (
 from elision.lab.results import BILLED, ON_TOP, RECORDED, Row, SentSummary, Series, Study, is_on_top
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import list_model_uses, sum_up_prices
-from elision.lab.sent_rows import SentRows, replay_as_sent
+from elision.lab.sent_rows import SentRows, choose_sent_strategy, replay_as_sent
 from elision.lab.sent_run import SentRun
 from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
@@ -237,6 +237,8 @@ def replay_candidates(
     """
     prices, counting = settings.find_prices(run), settings.size_run(run)
     tops_of = () if as_sent is not None else settings.on_top_labels
+    # A replay that a caller brings may lack evidence.
+    sent_strategy = choose_sent_strategy(run) if as_sent is None else None
     as_sent = as_sent or replay_as_sent(run, prices, counting, known, common)
     plans: dict[Strategy, CheapestPlan | None] = {}
     outcomes = [CandidateOutcome(row, series) for row, series in as_sent.rows]
@@ -261,17 +263,21 @@ def replay_candidates(
             else:
                 strategy = best.apply_to(strategy)
         try:
-            result = replay_run(
-                run,
-                strategy,
-                prices,
-                counting,
-                known=known,
-                tally=EvidenceTally(common=common),
-                watch=step.watch_second_half(len(run.turns)),
-                summarizer=summarizer,
-                sent=as_sent.sent,
-            )
+            if strategy == sent_strategy and not as_sent.sent.cuts:
+                # What happened is what this strategy does.
+                result = as_sent.replay
+            else:
+                result = replay_run(
+                    run,
+                    strategy,
+                    prices,
+                    counting,
+                    known=known,
+                    tally=EvidenceTally(common=common),
+                    watch=step.watch_second_half(len(run.turns)),
+                    summarizer=summarizer,
+                    sent=as_sent.sent,
+                )
             on_top = None
             if as_sent.sent.cuts and candidate.label in tops_of:
                 on_top = replay_run(

@@ -121,8 +121,8 @@ def build_view(session: Log, renderer: ViewRenderer, before: ViewAt | None = Non
         plain=renderer.render_unmarked(newest.view),
         system=renderer.render_system(newest.view),
         decided=newest.decided,
-        bill=session.bill.newest_prompt,
-        raw=session.bill.newest_raw_prompt,
+        bill=session.money.newest_prompt,
+        raw=session.money.newest_raw_prompt,
         before=before,
     )
 

@@ -156,6 +156,13 @@ class SessionBranch:
                 if self.exists or not self.takes_free_key or not has_session(store, self.key):
                     raise
                 self.new = replace(self.new, key=next_branch_key(self.key))
+            except UnknownHandle:
+                if self.exists or not self.new.parent:
+                    raise
+                # The session that it came from was deleted: its own log is whole without it.
+                self.pending_attempts.clear()
+                self.saved_events = 0
+                self.new = replace(self.new, parent="", relation="", shared=0)
             else:
                 self.pending_attempts.clear()
                 self.saved_events += len(attempt.events)

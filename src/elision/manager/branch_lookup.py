@@ -5,6 +5,7 @@ Every method may wait for the store. None writes to it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -105,9 +106,25 @@ class BranchLookup:
             # Other sessions of the family are other runs, and only their histories tell them apart.
             return self.load_root_branch()
         keys = [info.key for info in self.store.sessions() if info.family == self.root]
-        if not keys:
-            return None
-        return self.load_branch(keys[0])
+        for key in keys:
+            # One may have been deleted since they were listed.
+            with suppress(UnknownHandle):
+                return self.load_branch(key)
+        return None
+
+    def _locate_branch(self, history: History) -> tuple[SessionBranch, int] | None:
+        """Return the branch that has most of `history`, and how many of its turns; None if the store has none."""
+        gone = None
+        while found := self.store.locate(self.search_family, history.list_nodes()):
+            key, turns = found
+            try:
+                return self.load_branch(key), turns
+            except UnknownHandle:
+                # It was deleted since it was found. What is found again under its key is damage.
+                if key == gone:
+                    raise
+                gone = key
+        return None
 
     def find_branch(
         self, history: History, at_hand: SessionBranch | None = None
@@ -117,9 +134,8 @@ class BranchLookup:
         at_hand: the branch of the client's messages so far. Without turns it cannot be found by its history.
         """
         begun = _without_turns(at_hand)
-        if found := self.store.locate(self.search_family, history.list_nodes()):
-            key, turns = found
-            branch = self.load_branch(key)
+        if found := self._locate_branch(history):
+            branch, turns = found
             if begun is None or turns == len(branch.log.state.turns):
                 return self._continue_from(branch, turns, history)
             # Another run began in the same way. A fork of it would leave the branch at hand behind, without a turn.
@@ -178,7 +194,12 @@ class BranchLookup:
         # Another branch has more turns of it, or this one has: prompts differ then, which are no part of a name.
         key, turns = found
         if key != current.key:
-            return self._continue_from(self.load_branch(key), turns, history, current)
+            try:
+                other = self.load_branch(key)
+            except UnknownHandle:
+                # It was deleted since it was found.
+                return self.continue_known(current, history, intact)
+            return self._continue_from(other, turns, history, current)
         if turns > len(current.log.state.turns):
             raise ConflictError(f"session {current.key!r}: another writer was there meanwhile; open it again")
         return self._continue_from(current, turns, history, current)

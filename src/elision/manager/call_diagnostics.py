@@ -20,7 +20,7 @@ from elision.telemetry.context_report import (
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
 from elision.trajectory.composition import measure_head
-from elision.trajectory.plan import Clip, Fold, Mask, make_handle
+from elision.trajectory.plan import Edit, make_handle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
     anchor = log.reports.scale.correction
     assert newest is not None
     costs = compute_costs(log, ledger)
+    decided = newest.decided
     return Diagnostics(
         session=facts.session,
         branch=branch.key,
@@ -52,14 +53,14 @@ def build_diagnostics(branch: SessionBranch, ledger: Ledger, facts: CallFacts) -
         turns=len(state.turns),
         before=log.reports.scale.convert_to_billed(newest.tokens_before),
         after=log.reports.scale.convert_to_billed(newest.view.tokens),
-        raw=log.costs.count_newest()[1],
+        raw=log.money.count_newest()[1],
         reason=newest.decided.reason,
         phase=ledger.phase,
         epoch=state.epoch,
-        masked=tuple(_list_hidden(log, newest.decided.masks)),
-        clipped=tuple(_list_hidden(log, newest.decided.clips)),
-        folded=tuple(_list_hidden(log, newest.decided.folds)),
-        unfolded=tuple(map(make_handle, newest.decided.unfolded)),
+        masked=tuple(_list_hidden(log, decided.masks)),
+        clipped=tuple(_list_hidden(log, decided.clips)),
+        folded=tuple(_list_hidden(log, decided.folds)),
+        unfolded=tuple(map(make_handle, decided.unfolded)),
         summarized=_describe_summary(log, newest),
         summaries=ledger.summaries,
         summary_tokens=count_message(log, state.summary.block) if state.summary else 0,
@@ -105,7 +106,7 @@ def build_context_report(
     log = branch.log
     state = log.state
     costs = compute_costs(log, ledger)
-    prompts = log.costs.total
+    prompts = log.money.total
     live = state.summary
     composition = measure_head(state.head, log.sizer) + branch.totals.compositions[-1]
     return ContextReport(
@@ -162,12 +163,12 @@ def _choose_basis(log: Log, ledger: Ledger) -> CountBasis:
 def compute_costs(log: Log, ledger: Ledger) -> Costs:
     """Return what the session cost so far, and what it would have cost unchanged, in tokens as the provider counts."""
     ledger.fold_new(log.events)
-    books = log.bill
-    prompts = log.costs.total
+    money = log.money
+    prompts = money.total
     return Costs(
-        ours=prompts.ours.usd + books.answers.usd + books.summaries.usd,
-        raw=prompts.raw.usd + log.costs.plain_answers_usd,
-        summarizer=books.summaries.usd,
+        ours=prompts.ours.usd + money.answers.usd + money.summaries.usd,
+        raw=prompts.raw.usd + money.plain_answers_usd,
+        summarizer=money.summaries.usd,
         recalls=ledger.recall_usd * log.reports.scale.rate,
         caching=prompts.caching_usd,
         billed=ledger.billed_usd,
@@ -179,7 +180,7 @@ def count_message(log: Log, text: str) -> int:
     return log.reports.scale.convert_part(log.sizer.count_text(text))
 
 
-def _list_hidden(log: Log, edits: tuple[Mask | Clip | Fold, ...]) -> Iterator[Hidden]:
+def _list_hidden(log: Log, edits: tuple[Edit, ...]) -> Iterator[Hidden]:
     for edit in edits:
         observation = log.state.find_observation(edit.key)
         yield Hidden(
@@ -229,14 +230,16 @@ def _compute_savings(branch: SessionBranch) -> Savings:
     total = tally.tokens[-1] - tally.tokens[dropped]
     covered = tally.observations[state.covered_turns] - tally.observations[dropped]
     scale = branch.log.reports.scale
+    folds = state.edit_counts["fold"]
+    masks = len(state.edits) - folds
     return Savings(
         observation_tokens=scale.convert_part(total),
         hidden_tokens=scale.convert_part(hidden),
         masked_tokens=scale.convert_part(masked),
         folded_tokens=scale.convert_part(state.folded_tokens),
-        masked=len(state.hidden),
-        folded=len(state.folded),
-        visible=tally.observations[-1] - tally.observations[dropped] - len(state.hidden) - len(state.folded) - covered,
+        masked=masks,
+        folded=folds,
+        visible=tally.observations[-1] - tally.observations[dropped] - len(state.edits) - covered,
         covered=covered,
         reduction_pct=100.0 * hidden / total if total else 0.0,
     )

@@ -25,7 +25,6 @@ from elision.manager.advanced_options import Advanced, document_rows, gather_opt
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_options import (
-    DEFAULT_STORE,
     ContextOptions,
     Options,
     check_option_names,
@@ -46,6 +45,7 @@ from elision.manager.session_reader import SessionReader
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.provider_table import find_provider_or_default
 from elision.providers.shared import signals
+from elision.stores.store_urls import DEFAULT_STORE
 from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Fault

@@ -27,6 +27,7 @@ from elision.manager.advanced_options import (
     read_default,
 )
 from elision.stores.store import Store
+from elision.stores.store_urls import DEFAULT_STORE
 from elision.strategies.budget import Budget
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
@@ -61,8 +62,6 @@ _Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 #: Turns for which what the agent recalled stays, whatever the strategy's window.
 RECALLED_WINDOW_TURNS = 10
 
-#: Where sessions are kept unless the caller says where: `elision sessions` looks there too.
-DEFAULT_STORE = "sqlite:///elision.db"
 #: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
 _DEFAULT_PRICES = "anthropic"
 #: How keys of branches end: a session of that name would meet one.
@@ -155,7 +154,7 @@ class Options:
     )
     store: str | Store = make_row(
         DEFAULT_STORE,
-        "a URL or a Store; `memory:` keeps nothing",
+        "a URL or a Store; `sqlite:` is a file in your state folder, `memory:` keeps nothing",
         (_is_store, "a URL such as sqlite:///agent.db (`memory:` keeps nothing), or a Store"),
     )
     session: str = make_row(

@@ -11,7 +11,7 @@ from elision.manager.advanced_options import CacheControl
 from elision.manager.history import History
 from elision.providers.anthropic import breakpoints, server_clearing
 from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
-from elision.providers.anthropic.rules import find_breakpoints
+from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.providers.live.client_messages import convert_to_json, remove_tags
 from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
 from elision.providers.live.pieces import LiveDialect
@@ -125,7 +125,7 @@ def build_request(
     elif mark and log.state.is_edited and takes_prompt_breakpoints(model, history.dialect):
         _add_prompt_breakpoints(messages, history, view)
     sent = OutgoingRequest(messages=messages, origins=origins, system=incoming.system, tools=incoming.tools)
-    if thinking == "drop_block" and (log.state.hidden or log.state.covered_turns):
+    if thinking == "drop_block" and (len(log.state.edits) > log.state.edit_counts["fold"] or log.state.covered_turns):
         return _request_thinking_drop(sent, incoming, model)
     return sent
 
@@ -271,13 +271,14 @@ def _build_native_request(incoming: IncomingRequest, history: History, log: Log)
     """Return the messages as they were first sent, with the order to clear the longest run of the oldest results that
     are hidden."""
     sent = build_unchanged_request(incoming, history)
-    for place, message in history.splice.replace_results(log.state.fixed_texts).items():
+    fixed = {key: edit.text for key, edit in log.state.fixed.items()}
+    for place, message in history.splice.replace_results(fixed).items():
         sent.messages[incoming.find_origin(place)] = message
     kept = set(log.policy.candidates.protected)
     keys = server_clearing.list_tool_uses(log.state.turns[log.state.dropped_turns :])
     uses = [key not in kept and _is_cleared(log, key) for key in keys]
     cleared = server_clearing.count_uses_to_clear(uses)
-    cleared = server_clearing.keep_references(cleared, keys, log.state.fixed_folds.values())
+    cleared = server_clearing.keep_references(cleared, keys, log.state.list_fixed_folds())
     held = uses[cleared:].count(True)
     if held:
         note = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
@@ -305,9 +306,9 @@ def _is_cleared(log: Log, key: Key | None) -> bool | None:
         return False
     if key[0] <= log.state.covered_turns:
         return True
-    if key in log.state.hidden:
+    if log.state.find_hiding_text(key) is not None:
         # What is cut to fit is sent so, until it is masked.
-        return key not in log.state.fixed_texts or log.state.find_segment(key).kind != "clipped"
+        return key not in log.state.fixed or log.state.find_segment(key).kind != "clipped"
     if key in log.policy.candidates.not_shortened:
         return None
     return False

@@ -160,7 +160,7 @@ class CallPreparer:
         The first result that is hidden fixes that: what is written stays. bound: whether the model binds its thinking.
         """
         state = branch.log.state
-        if state.is_edited or not self.logs.strategy.handles:
+        if state.is_edited or not self.logs.strategy.handles or not branch.log.policy.decides:
             return
         handles = branch.log.strategy.handles
         before = handles or not state.calls
@@ -343,6 +343,6 @@ def _hides_anything(events: Sequence[Event]) -> bool:
     for event in events:
         if not isinstance(event, PassDecided):
             continue
-        if event.masks or event.clips or event.folds or event.summary or event.offers:
+        if any(edit.kind != "whole" for edit in event.edits) or event.summary or event.offers:
             return True
     return False

@@ -199,13 +199,15 @@ class PreparedCalls:
         else:
             mark = needs_breakpoints(self.options.cache_control, log)
             sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
-        sent = recall_tools.add_recall_tools(sent, log, dialect)
-        if recall_tools.is_entry_refused(log, self.options, bound=call.binds_thinking):
+        if log.state.has_recall_tools:
+            sent = recall_tools.add_recall_tools(sent, log, dialect)
+        if call.binds_thinking and recall_tools.is_entry_refused(log, self.options):
             sent = replace(sent, notes=(*sent.notes, recall_tools.NOTE_BOUND_THINKING))
         if history.unknown_places:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect)))
+        newest = log.newest_call
         # Where the provider clears by itself, the request has no placeholders.
-        if call.thinking != "native":
+        if call.thinking != "native" and newest is not None and newest.decided.masks:
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
         pairs = zip(sent.messages, call.request.messages, strict=False)
         edits = ((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs)
@@ -289,7 +291,8 @@ class PreparedCalls:
         report = partial(self._notify_listeners, self._collectors, view)
         branch = self._preparer.branch
         # The user's extractors are called by calls alone, in the thread of each.
-        if branch is not None and branch.log.state.turns and not self.options.advanced.extractors:
+        is_known = branch is not None and branch.log.policy.decides and branch.log.state.turns
+        if branch is not None and is_known and not self.options.advanced.extractors:
             self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner))
         elif self._collectors:
             self.think_time.begin(report, iter(()))

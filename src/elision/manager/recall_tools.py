@@ -94,6 +94,8 @@ def must_withhold_tools(log: Log, tools: Any, sent: SentParts, *, bound: bool) -
     state = log.state
     if not state.recall_tools or state.has_recall_tools:
         return False
+    if not log.policy.decides and state.recall_offer != "start":
+        return False
     if defines_recall_tools(tools) or not is_recall_served("first", tools, sent, log.strategy.handles):
         return True
     return bound and find_newest_thinking(state.turns) > 0
@@ -137,10 +139,10 @@ def describe_lost_recall(log: Log, options: Options, tools: Any) -> str:
     return "" if any(map(reads_handles, _list_names(tools))) else NOTE_UNREAD_HANDLES
 
 
-def is_entry_refused(log: Log, options: Options, *, bound: bool) -> bool:
-    """Return whether the tools were to enter, and bound thinking prevents it."""
+def is_entry_refused(log: Log, options: Options) -> bool:
+    """Return whether the tools were to enter a request whose thinking is bound, and that prevents it."""
     state = log.state
-    if not bound or options.recall != "auto" or state.has_recall_tools:
+    if options.recall != "auto" or state.has_recall_tools:
         return False
     if state.recall_offer == "never":
         return True

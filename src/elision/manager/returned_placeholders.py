@@ -15,7 +15,6 @@ from elision.providers.live.pieces import LiveDialect
 from elision.providers.shared.message_tags import take_tags
 from elision.trajectory.content import Text
 from elision.trajectory.events import PassDecided, TurnsDropped
-from elision.trajectory.plan import Fold, Mask
 
 #: Characters that a placeholder has at most, and what is in each.
 _MOST: Final = 3_000
@@ -36,12 +35,11 @@ def restore_results(messages: Sequence[Any], dialect: LiveDialect, branch: Sessi
     results: dict[tuple[str, str], str] = {}
     turns = branch.log.state.turns
     for event in branch.log.events:
-        shown: list[Mask | Fold] = []
-        if isinstance(event, PassDecided):
-            shown += event.masks
-        if isinstance(event, PassDecided | TurnsDropped):
-            shown += event.folds
-        for each in shown:
+        if not isinstance(event, PassDecided | TurnsDropped):
+            continue
+        for each in event.edits:
+            if each.kind not in ("mask", "fold"):
+                continue
             turn, position = each.key
             observation = turns[turn - 1].observations[position - 1]
             # What is no text cannot be put back as it was.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from elision.engine import Log, LogSetup
+from elision.engine.money import CallBills
 from elision.errors import CorruptError, PriceError, SpecError
 from elision.manager.branch import SessionBranch, make_branch
 from elision.manager.call_diagnostics import CallFacts, build_context_report, build_diagnostics
@@ -25,7 +26,6 @@ from elision.strategies.guards import Guards
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.raw import Raw
-from elision.strategies.session_costs import CallBills
 from elision.strategies.spec import parse_strategy
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
@@ -286,7 +286,7 @@ class LogReader:
         session = branch.log
         is_first = not session.state.calls
         session.extend(self._waiting)
-        self._rebill_newest(session.costs.previous)
+        self._rebill_newest(session.money.previous)
         newest = session.newest_call
         assert newest is not None
         summary = newest.decided.summary
@@ -296,8 +296,8 @@ class LogReader:
         call = CallReport(
             diagnostics=self._build_diagnostics(branch, sent.model),
             at=sent.at,
-            bills=session.costs.newest,
-            expected_bills=session.costs.newest,
+            bills=session.money.newest,
+            expected_bills=session.money.newest,
             prices=self._find_prices(sent.model),
             usage=notes.find_usage_of(sent.call),
             failed_summaries=tuple(event for event in self._since_call if isinstance(event, SummaryFailed)),
@@ -326,7 +326,7 @@ class LogReader:
             else:
                 complete.append(event)
         branch.log.extend(complete)
-        self._rebill_newest(branch.log.costs.newest)
+        self._rebill_newest(branch.log.money.newest)
         self._waiting = unfinished
 
     def _rebill_newest(self, bills: CallBills) -> None:

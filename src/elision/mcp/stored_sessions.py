@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,7 +24,6 @@ from elision.telemetry.diagnostics import Costs
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import RequestSent
 from elision.trajectory.plan import Key, make_handle
-from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 
 #: Entries of one answer, at most.
@@ -118,7 +117,7 @@ class StoredSessions:
         for info in visible:
             log = load_session_log(store, info, self.sizer, self.guards)
             (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
-            if state.covered_turns or any(_list_tables(state)):
+            if state.covered_turns or state.edits:
                 found.append(info.key)
         return found[0] if len(found) == 1 else ""
 
@@ -127,7 +126,7 @@ class StoredSessions:
             return False
         log = load_session_log(store, info, self.sizer, self.guards)
         (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
-        return key[0] <= state.covered_turns or any(key in table for table in _list_tables(state))
+        return key[0] <= state.covered_turns or key in state.edits
 
     def search_text(self, query: str, session: str, limit: int) -> str:
         """Return a line for each place where all words of `query` occur, the newest turn first."""
@@ -151,10 +150,8 @@ class StoredSessions:
                 key = (turn.index, place)
                 if turn.index <= state.covered_turns:
                     instead = "summary"
-                elif key in state.hidden:
-                    instead = "placeholder"
-                elif key in state.folded:
-                    instead = "fold"
+                elif key in state.edits:
+                    instead = "fold" if state.edits[key].kind == "fold" else "placeholder"
                 else:
                     continue
                 tokens = scale.convert_part(state.sizer.count_observation(observation))
@@ -353,8 +350,3 @@ def _format_time(seconds: float) -> str:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
         return ""
-
-
-def _list_tables(state: State) -> tuple[Collection[Key], ...]:
-    """Return the observations of a view that are shown as another text: hidden, folded."""
-    return state.hidden, state.folded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,6 @@ from elision.providers.live.pieces import LiveDialect
 from elision.providers.llm.client import ClientFormat
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.providers.shared.json_reading import Json
-from elision.providers.shared.violation import Rule
 from elision.providers.streaming.json_values import dump_json
 from elision.providers.streaming.response_findings import ApiObserver
 from elision.providers.streaming.response_writer import ProviderFormat
@@ -56,7 +55,6 @@ class Provider:
     render_tool:   writes a tool, of `name`, `description` and `input_schema`, as this API defines one.
     takes_clear_reasoning: whether reasoning in clear text is sent back, and so counted.
     checks_thinking: whether models of this API may bind their thinking to the messages before it.
-    rules:         what the API rejects. read_for_rules: reads a request once for all of them.
     response_format: reads and writes whole responses, unstored_format those that the provider does not store.
     make_stream:   makes a streamed response of which the gateway answers the calls of some tools, by their names.
     observer:      reads what a response reports on its way by.
@@ -82,8 +80,6 @@ class Provider:
     render_tool: Callable[[Mapping[str, Any]], dict[str, Any]]
     takes_clear_reasoning: bool
     checks_thinking: bool
-    rules: Sequence[Rule]
-    read_for_rules: Callable[[Mapping[str, Any]], Any]
     response_format: ProviderFormat
     unstored_format: ProviderFormat
     make_stream: Callable[[frozenset[str]], StreamedResponse]

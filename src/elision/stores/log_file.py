@@ -151,7 +151,8 @@ class LogFile:
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise self._make_error(line_number, f"no JSON ({error}); was the file cut off?") from error
+            hint = "give a whole file of `elision sessions export --log`"
+            raise self._make_error(line_number, f"it is not a record of a log; {hint}") from error
         if not isinstance(value, dict):
             raise self._make_error(line_number, "no JSON object")
         return value

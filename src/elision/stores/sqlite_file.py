@@ -72,7 +72,7 @@ _ERROR_HINTS: Final = (
     ("SQLITE_FULL", "the disk is full; nothing of this was written and nothing is lost, make room and try again"),
     ("SQLITE_READONLY", "it cannot be written; check the permissions of the file and of its folder"),
     ("SQLITE_CANTOPEN", "it cannot be opened; check that it is there, and the permissions of file and folder"),
-    ("SQLITE_NOTADB", "it is no SQLite database; name another file"),
+    ("SQLITE_NOTADB", "it is not an SQLite database; name another file"),
     ("SQLITE_IOERR", "the disk failed ({name}); nothing of this was written, see the system's log and try again"),
     ("SQLITE_TOOBIG", "a text is larger than SQLite keeps (1 GB)"),
 )
@@ -106,6 +106,8 @@ class SqliteFile:
             _create_file(path)
         elif not path.exists():
             raise missing_store_error(str(path))
+        elif path.is_dir():
+            raise _folder_error(path)
         self._open_file()
 
     def check_writes(self, *, is_tried: bool) -> None:
@@ -319,7 +321,7 @@ class SqliteFile:
         with self.use_connection() as connection:
             version = _read_version(connection)
             if _is_foreign(connection):
-                raise StoreError(f"{self.path}: is a database of another program; name another file")
+                raise StoreError(f"{self.path}: it is a database of another program; name another file")
             if version not in (0, VERSION):
                 raise StoreError(
                     f"{self.path}: has a schema of version {version}, and this Elision reads version {VERSION} alone; "
@@ -380,13 +382,17 @@ def _read_header(path: Path) -> bytes:
         return b""
 
 
+def _folder_error(path: Path) -> StoreError:
+    return StoreError(f"{path}: is a folder; name a file in it")
+
+
 def _create_file(path: Path) -> None:
     """Create an empty file that only its owner may read, with its name synced."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         if path.is_dir():
-            raise StoreError(f"{path}: is a folder; name a file in it") from None
+            raise _folder_error(path) from None
         return
     except FileNotFoundError as error:
         raise StoreError(f"{path}: there is no folder {path.parent}; make it first") from error

@@ -15,7 +15,7 @@ from typing import Any, Final
 from elision.stores.sqlite_file import read_script, run_script
 from elision.stores.turn_texts import join_actions, join_observations, make_readable
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported
-from elision.trajectory.plan import Clip, Fold, Mask, Summary
+from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Turn
 
 #: The largest whole number of SQLite.
@@ -117,10 +117,7 @@ def _list_changes(event: Event, base: dict[str, Any], at: float | None) -> Itera
         yield _DROP_PLACES, turn
     elif isinstance(event, PassDecided):
         call = {**base, "call": event.call}
-        for turn_number, position in event.unfolded:
-            yield _DROP_PLACE, {**call, "turn": turn_number, "position": position}
-        edits: tuple[Mask | Clip | Fold, ...] = (*event.folds, *event.masks, *event.clips)
-        for edit in edits:
+        for edit in event.edits:
             yield from _list_edit_changes(edit, call)
         if event.summary is not None:
             summary = {**call, **_describe_summary(event.summary)}
@@ -132,13 +129,16 @@ def _list_changes(event: Event, base: dict[str, Any], at: float | None) -> Itera
         yield _ANSWER_SESSION, usage
 
 
-def _list_edit_changes(edit: Mask | Clip | Fold, call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_edit_changes(edit: Edit, call: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     turn, position = edit.key
+    if edit.kind == "whole":
+        yield _DROP_PLACE, {**call, "turn": turn, "position": position}
+        return
     if not (1 <= turn <= _BIGGEST and 1 <= position <= _BIGGEST):
         return
     place = {**call, "turn": turn, "position": position, "text": make_readable(edit.text)}
     yield _PUT_PLACE, place
-    if isinstance(edit, Mask):
+    if edit.kind == "mask":
         yield _MASK, place
 
 

@@ -77,7 +77,7 @@ def read_only_store_error(place: str) -> StoreError:
 
 
 def missing_store_error(place: str) -> MissingStore:
-    return MissingStore(f"{place}: there is no store yet; the first session that is kept there makes it")
+    return MissingStore(f"{place}: there is no store yet; run an agent first, or name another with --store")
 
 
 def vanished_store_error(place: str) -> StoreError:

@@ -1,12 +1,16 @@
 """Stores by URL: `memory:`, `sqlite:///agent.db`, `postgresql://...`, `linear-hash:///folder`.
 
-As everywhere, three slashes begin a path from the working folder and four an absolute one.
+As everywhere, three slashes begin a path from the working folder and four an absolute one. `sqlite:` alone is the
+default: `elision/sessions.db` in the user's state folder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+
+import platformdirs
 
 from elision.errors import StoreError
 from elision.stores.memory import MemoryStore
@@ -14,7 +18,24 @@ from elision.stores.set_aside import set_aside
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import BUSY_SECONDS
 from elision.stores.store import Store
-from elision.stores.store_errors import DamagedStoreError
+from elision.stores.store_errors import DamagedStoreError, missing_store_error
+
+#: The store that is used where nobody names one.
+DEFAULT_STORE: Final = "sqlite:"
+
+
+def find_state_folder() -> Path:
+    """Return the folder for what Elision keeps: ~/.local/state/elision on Linux, or as the platform has it."""
+    return platformdirs.user_state_path("elision", appauthor=False).absolute()
+
+
+def locate_store(url: str) -> str:
+    """Return `url`; for the default store, the address with its path."""
+    scheme, _, rest = url.partition(":")
+    path, _, options = rest.partition("?")
+    if scheme != "sqlite" or path:
+        return url
+    return f"sqlite:///{find_state_folder() / 'sessions.db'}{'?' if options else ''}{options}"
 
 
 def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
@@ -24,11 +45,15 @@ def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
     written; MissingExtra.
     """
     scheme, colon, rest = url.partition(":")
-    opener = _OPENERS.get(scheme)
+    opener = OPENERS.get(scheme)
     if not colon or opener is None:
-        hint = f"; did you mean sqlite:///{url}" if url and not colon else ""
-        raise StoreError(f"no store {_hide_credentials(url)!r}{hint}; give one of: {', '.join(_FORMS)}")
-    return _open_sqlite(rest, busy_seconds) if scheme == "sqlite" else opener(rest)
+        meant = f"; did you mean sqlite:///{url}? Or" if url and not colon else ";"
+        raise StoreError(
+            f"{_hide_credentials(url)!r} is not the address of a store{meant} give one of: {', '.join(FORMS)}"
+        )
+    if scheme == "sqlite":
+        return _open_sqlite(locate_store(url).removeprefix("sqlite:"), busy_seconds)
+    return opener(rest)
 
 
 def open_or_replace(url: str, *, busy_seconds: float = BUSY_SECONDS) -> tuple[Store, str]:
@@ -52,11 +77,12 @@ def describe_set_aside(damaged: DamagedStoreError, kept: Path) -> str:
 
 def open_existing(url: str) -> Store:
     """Open the store at `url`, which must be there. Raises StoreError, MissingExtra."""
+    url = locate_store(url)
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
     if scheme in FILE_SCHEMES and not Path(parse_path(rest, scheme)).exists():
-        raise StoreError(f"{url}: there is no store; give --store with the address of another")
+        raise missing_store_error(_hide_credentials(url))
     return open_store(url)
 
 
@@ -65,7 +91,7 @@ def open_for_reading(url: str) -> Store:
 
     Methods that change something raise StoreError. Raises MissingStore, StoreError, MissingExtra.
     """
-    scheme, _, rest = url.partition(":")
+    scheme, _, rest = locate_store(url).partition(":")
     if scheme == "sqlite" and parse_path(rest, scheme) != ":memory:":
         return SqliteStore(Path(parse_path(rest, scheme)), read_only=True)
     if scheme == "linear-hash":
@@ -83,7 +109,8 @@ def open_for_reading(url: str) -> Store:
 
 #: Stores that are files or folders.
 FILE_SCHEMES = ("sqlite", "linear-hash")
-_FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
+#: How their addresses are written.
+FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
 
 
 def parse_path(rest: str, scheme: str) -> str:
@@ -100,6 +127,15 @@ def _open_sqlite(rest: str, busy_seconds: float = BUSY_SECONDS) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
         raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
+    folder = Path(path).parent
+    if folder == find_state_folder():
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"{folder}: the folder for sessions cannot be made ({error.strerror}); name another store with --store "
+                "or ELISION_STORE"
+            ) from error
     return SqliteStore(Path(path), busy_seconds=busy_seconds, shows_turns=_split_turns(rest)[1])
 
 
@@ -131,7 +167,7 @@ def _hide_credentials(url: str) -> str:
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 
 
-_OPENERS: dict[str, Callable[[str], Store]] = {
+OPENERS: dict[str, Callable[[str], Store]] = {
     "memory": lambda _: MemoryStore(),
     "sqlite": _open_sqlite,
     "linear-hash": _open_linear_hash,

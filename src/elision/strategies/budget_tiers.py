@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Final, Literal, TypeAlias
 
 from elision.errors import BudgetError
@@ -12,7 +11,7 @@ from elision.strategies.budget import Budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
 from elision.trajectory.encodable import make_encodable
-from elision.trajectory.plan import Clip, Key, Plan, make_handle
+from elision.trajectory.plan import Edit, Key, Plan, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 
@@ -51,102 +50,147 @@ def fit_to_budget(
     usable = context.view_limit
     if usable is None:
         return plan
-    budget = policy.options.budget or Budget()
     if fits_budget(policy, state, context, plan):
-        return _relieve_softly(policy, state, context, plan, usable, budget)
+        budget = policy.options.budget
+        if budget is None or budget.soft is None:
+            return plan
+        return _relieve_softly(
+            policy, state, context, plan, budget.soft * usable, (1 - budget.low) * budget.soft * usable
+        )
     if strict:
         measure_floor(state, usable, context.count_entering_tokens(hides=True))
     before = frozenset(policy.candidates.early)
     try:
-        return _plan_tiers(policy, state, context, budget, usable, summaries=summaries, strict=strict)
+        return _Tiers(policy, state, context, usable, summaries).find_plan(strict=strict)
     except BudgetError:
         policy.candidates.drop_early(before)
         raise
 
 
 def _relieve_softly(
-    policy: Policy, state: State, context: DecisionContext, plan: Plan, usable: int, budget: Budget
+    policy: Policy, state: State, context: DecisionContext, plan: Plan, threshold: float, least_freed: float
 ) -> Plan:
     """Return `plan`, or above the soft threshold, where `plan` does nothing, one that masks all that may be edited.
 
-    It masks only if that frees a share of the threshold. Else every call would mask one more result, and rewrite the
-    cache.
+    It masks only if that frees `least_freed` tokens. Else every call would mask one more result, and rewrite the cache.
     """
-    if budget.soft is None or plan.masks or plan.summarize_to or state.track.tokens <= budget.soft * usable:
+    if plan.masks or plan.summarize_to or state.track.tokens <= threshold:
         return plan
     masks = policy.candidates.make_masks_after(context.editable_from - 1)
-    freed = policy.candidates.count_tokens_after(context.editable_from - 1)
-    if freed < (1 - budget.low) * budget.soft * usable or not masks:
+    if not masks or policy.candidates.count_tokens_after(context.editable_from - 1) < least_freed:
         return plan
     return Plan(masks=masks, reason="soft threshold")
 
 
-def _plan_tiers(
-    policy: Policy,
-    state: State,
-    context: DecisionContext,
-    budget: Budget,
-    usable: int,
-    *,
-    summaries: PossibleSummaries,
-    strict: bool,
-) -> Plan:
-    """Return a plan that fits, tier by tier; see `fit_to_budget`."""
-    # The target is below the limit: at the limit every next call would hide a little more (design 3, low watermark).
-    target = int(usable * budget.low)
-    masked = _plan_masks(policy, context)
-    tokens = _count_after_plan(policy, state, context, masked)
-    if tokens <= target:
-        return masked
-    least_freed = (1 - budget.low) * usable
-    covers = _find_own_summary(policy, state, context) if summaries == "model" else 0
-    for limit in _list_summary_limits(policy, state, context, covers, target):
-        summarized = _plan_own_summary(policy, covers, limit)
-        left = _count_after_plan(policy, state, context, summarized)
-        if left > target and tokens - left >= least_freed:
-            _mask_down(policy, state, context, left - target, budget.min_window, after=covers)
-            summarized = _plan_own_summary(policy, covers, limit)
-            left = _count_after_plan(policy, state, context, summarized)
-            if left <= usable:
+class _Tiers:
+    """The tiers of a view that does not fit; see `fit_to_budget`.
+
+    usable: tokens that the view may have. target: the low watermark. covers: the turns of the strategy's own summary.
+    """
+
+    def __init__(
+        self, policy: Policy, state: State, context: DecisionContext, usable: int, summaries: PossibleSummaries
+    ) -> None:
+        self.policy = policy
+        self.state = state
+        self.context = context
+        self.budget = policy.options.budget or Budget()
+        self.usable = usable
+        # Below the limit: at the limit every next call would hide a little more (design 3, low watermark).
+        self.target = int(usable * self.budget.low)
+        self.summaries = summaries
+        self.covers = _find_own_summary(policy, state, context) if summaries == "model" else 0
+
+    def find_plan(self, *, strict: bool) -> Plan:
+        """Return the plan of the first tier that fits. Raises BudgetError if none does and `strict` is True."""
+        for tier in (self._mask_pending, self._summarize, self._mask_down, self._summarize_rest):
+            plan = tier()
+            if plan is not None:
+                return plan
+        too_large = []
+        for plan in self._list_model_free_plans():
+            if self._count(plan) <= self.usable:
+                return plan
+            too_large.append(plan)
+        return self._clip_results(too_large, strict=strict)
+
+    def _count(self, plan: Plan) -> int:
+        return _count_after_plan(self.policy, self.state, self.context, plan)
+
+    def _mask_pending(self) -> Plan | None:
+        masked = _plan_masks(self.policy, self.context)
+        return masked if self._count(masked) <= self.target else None
+
+    def _summarize(self) -> Plan | None:
+        """Return a plan for a summary of all but the tail, and for masks after it down to `min_window`."""
+        masked_tokens = self._count(_plan_masks(self.policy, self.context))
+        for limit in _list_summary_limits(self.policy, self.state, self.context, self.covers, self.target):
+            summarized = _plan_own_summary(self.policy, self.covers, limit)
+            left = self._count(summarized)
+            if left <= self.target:
                 return summarized
-        elif left <= target:
-            return summarized
-    entering = context.count_entering_tokens(hides=True)
-    excess = state.track.tokens - policy.candidates.count_tokens_after(context.editable_from - 1) + entering - target
-    _mask_down(policy, state, context, excess, budget.min_window)
-    masked = _plan_masks(policy, context)
-    if _count_after_plan(policy, state, context, masked) <= target:
-        return masked
-    for limit in _list_summary_limits(policy, state, context, covers, target):
-        # Neither of the two was enough.
-        summarized = _plan_own_summary(policy, covers, limit)
-        if _count_after_plan(policy, state, context, summarized) <= target:
-            return summarized
-    plans: Iterable[Plan] = [masked]
-    if summaries != "none":
-        digest = _plan_digest(policy, state, context, target, budget.min_window)
-        shorter = _plan_short_digest(policy, state, context, target, usable, budget.min_window)
-        plans = chain([digest or masked], shorter)
-    too_large = []
-    for plan in plans:
-        if _count_after_plan(policy, state, context, plan) <= usable:
-            return plan
-        too_large.append(plan)
-    clipped = []
-    for plan in too_large:
-        tokens = _count_after_plan(policy, state, context, plan)
-        tokens += context.count_entering_tokens(hides=True) - policy.count_entering_tokens(context, plan)
-        plan, tokens = _clip_newest_results(policy, state, plan, tokens, usable)
-        if tokens <= usable:
-            return plan
-        clipped.append((tokens, plan))
-    tokens, smallest = min(clipped, key=lambda tokens_and_plan: tokens_and_plan[0])
-    if strict:
+            if masked_tokens - left >= (1 - self.budget.low) * self.usable:
+                self._add_younger(left - self.target, after=self.covers)
+                summarized = _plan_own_summary(self.policy, self.covers, limit)
+                if self._count(summarized) <= self.usable:
+                    return summarized
+        return None
+
+    def _mask_down(self) -> Plan | None:
+        entering = self.context.count_entering_tokens(hides=True)
+        pending = self.policy.candidates.count_tokens_after(self.context.editable_from - 1)
+        self._add_younger(self.state.track.tokens - pending + entering - self.target)
+        return self._mask_pending()
+
+    def _summarize_rest(self) -> Plan | None:
+        """Return a plan for a summary and all masks after it: neither of the two was enough."""
+        for limit in _list_summary_limits(self.policy, self.state, self.context, self.covers, self.target):
+            summarized = _plan_own_summary(self.policy, self.covers, limit)
+            if self._count(summarized) <= self.target:
+                return summarized
+        return None
+
+    def _list_model_free_plans(self) -> Iterator[Plan]:
+        masked = _plan_masks(self.policy, self.context)
+        if self.summaries == "none":
+            yield masked
+            return
+        least = self.budget.min_window
+        yield _plan_digest(self.policy, self.state, self.context, self.target, least) or masked
+        yield from _plan_short_digest(self.policy, self.state, self.context, self.target, self.usable, least)
+
+    def _clip_results(self, plans: Iterable[Plan], *, strict: bool) -> Plan:
+        """Return the first of `plans` that fits with the newest results clipped; else raise, or the smallest."""
+        clipped = []
+        for plan in plans:
+            tokens = self._count(plan)
+            tokens += self.context.count_entering_tokens(hides=True)
+            tokens -= self.policy.count_entering_tokens(self.context, plan)
+            plan, tokens = _clip_newest_results(self.policy, self.state, plan, tokens, self.usable)
+            if tokens <= self.usable:
+                return plan
+            clipped.append((tokens, plan))
+        tokens, smallest = min(clipped, key=lambda tokens_and_plan: tokens_and_plan[0])
+        if not strict:
+            return smallest
         cut = "with every result of the newest turn cut the view still needs"
-        if context.editable_from > state.covered_turns + 1:
-            raise _bound_budget_error(context.editable_from, cut, tokens, usable)
-        raise _budget_error(cut, tokens, usable)
-    return smallest
+        if self.context.editable_from > self.state.covered_turns + 1:
+            raise _bound_budget_error(self.context.editable_from, cut, tokens, self.usable)
+        raise _budget_error(cut, tokens, self.usable)
+
+    def _add_younger(self, excess: int, after: int = 0) -> None:
+        """Add younger observations to the candidates, oldest first, until masking them frees `excess` tokens.
+
+        The newest `min_window` turns stay unmasked. after: the turn after which observations are added.
+        """
+        candidates, call = self.policy.candidates, self.context.call
+        before = candidates.pending_tokens
+        first = max(after + 1, self.context.editable_from)
+        for key in sorted(self.state.observation_places):
+            if candidates.pending_tokens - before >= excess:
+                return
+            if first <= key[0] < call - self.budget.min_window:
+                candidates.add_early_candidate(self.state, key, call)
 
 
 def measure_floor(state: State, usable: int, entering: int = 0) -> int:
@@ -199,20 +243,6 @@ def _count_after_plan(policy: Policy, state: State, context: DecisionContext, pl
 def _plan_masks(policy: Policy, context: DecisionContext) -> Plan:
     """Return a plan that masks everything pending that may be edited."""
     return Plan(masks=policy.candidates.make_masks_after(context.editable_from - 1), reason="over budget")
-
-
-def _mask_down(policy: Policy, state: State, context: DecisionContext, excess: int, least: int, after: int = 0) -> None:
-    """Add younger observations to the candidates, oldest first, until masking them frees `excess` tokens.
-
-    least: newest turns that stay unmasked. after: the turn after which observations are added.
-    """
-    before = policy.candidates.pending_tokens
-    first = max(after + 1, context.editable_from)
-    keys = sorted(key for key in state.observation_places if first <= key[0] < context.call - least)
-    for key in keys:
-        if policy.candidates.pending_tokens - before >= excess:
-            return
-        policy.candidates.add_early_candidate(state, key, context.call)
 
 
 def _find_own_summary(policy: Policy, state: State, context: DecisionContext) -> int:
@@ -293,7 +323,7 @@ def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, 
         handle = make_handle(key) if policy.candidates.placeholders.handles else ""
         text = clip_text(state.find_observation(key).text, size - (tokens - usable), handle, state.sizer)
         if state.sizer.count_text(text) < size:
-            clips.append(Clip(key, text))
+            clips.append(Edit(key, "clip", text))
             tokens -= size - state.sizer.count_text(text)
     return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 

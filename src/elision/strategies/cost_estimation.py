@@ -20,8 +20,13 @@ def estimate_costs(
 ) -> CostEstimates:
     """Return what each choice would cost at this call. summary: the one that may be made; None for none.
 
-    folded_tokens: those that folding left out of new results so far.
+    Where nothing can be hidden, no cost is estimated. folded_tokens: those that folding left out of new results so far.
     """
+    folded_share = folded_tokens / state.raw_track.tokens if folded_tokens else 0.0
+    if summary is None and not candidates.pending:
+        return CostEstimates(
+            call=context.call, spent_usd=context.spent_usd, raw_usd=context.raw_usd, folded_share=folded_share
+        )
     sent = state.unchanged_length
     tools = context.count_entering_tokens(hides=False)
     hold = context.cost_prompt(state.track.tokens + tools, context.count_cached_tokens(state, sent, tools))
@@ -55,7 +60,7 @@ def estimate_costs(
         calls_until_summary=trigger.count_calls_until(state, context.call) if trigger else None,
         spent_usd=context.spent_usd,
         raw_usd=context.raw_usd,
-        folded_share=folded_tokens / state.raw_track.tokens if folded_tokens else 0.0,
+        folded_share=folded_share,
         is_cache_cold=context.is_cache_cold(),
         is_warm_elsewhere=context.is_warm_elsewhere(),
         # Even while the raw view is as small: it would be cached first, and ours would be the more expensive one.

@@ -1,4 +1,4 @@
-"""Which file an action reads, and which part of it."""
+"""Which file an action reads, and whether an agent's edits must match what it read exactly, word for word."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ import json
 import posixpath
 import re
 from dataclasses import dataclass
+from typing import Final
 
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Head, Turn
 
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "target_file")
 _READ = re.compile(r"^(read|view|open|cat|get)([_-]?file.*)?$", re.IGNORECASE)
 _EDIT = re.compile(r"edit|write|patch|replace|insert|create", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|command|terminal|execute|run", re.IGNORECASE)
 _CAT = re.compile(r"^(?:cd\s+(?P<folder>\S+)\s*&&\s*)?(?P<verb>cat(?: -n)?|head|tail|nl)\s+(?P<file>[\w./~-]+)\s*$")
+
+#: What edit tools call the text that they replace: `old_string`, `old_str`, `oldText`.
+_OLD_TEXT: Final = re.compile(r'"old_?(?:string|str|text|content)"\s*:', re.IGNORECASE)
+#: Tools whose argument has lines of the file around the change.
+_PATCH_TOOL: Final = re.compile(r"apply_?patch", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +46,14 @@ def find_file_read(action: Action) -> FileRead | None:
         part = found["verb"] if found["verb"] in ("head", "tail") else ""
         return FileRead(posixpath.join(found["folder"] or "", found["file"]), part)
     return None
+
+
+def has_exact_edit_tool(head: Head) -> bool:
+    """Return whether the head defines an edit tool that must match the file's text."""
+    text = json.dumps(list(head.tools), default=dict)
+    return bool(_OLD_TEXT.search(text) or _PATCH_TOOL.search(text))
+
+
+def edits_exactly(turn: Turn) -> bool:
+    """Return whether a call of `turn` edits in this way."""
+    return any(_PATCH_TOOL.search(action.name) or _OLD_TEXT.search(action.arguments) for action in turn.actions)

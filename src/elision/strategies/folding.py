@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from elision.strategies.exact_edits import edits_exactly, has_exact_edit_tool
-from elision.strategies.file_reads import FileRead, find_file_read
+from elision.strategies.file_reads import FileRead, edits_exactly, find_file_read, has_exact_edit_tool
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.fold_references import SourceNames, count_back, name_turn
 from elision.strategies.placeholder import Placeholders
@@ -21,7 +20,7 @@ from elision.strategies.rules import Rule, RuleTable
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, TurnsDropped
-from elision.trajectory.plan import Fold, Key, make_handle
+from elision.trajectory.plan import Edit, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Head, Observation, Turn
@@ -31,8 +30,7 @@ from elision.trajectory.turn import Head, Observation, Turn
 class FoldPlan:
     """What a pass folds, and shows whole again; masked: observations to mask with the source that they refer to."""
 
-    folds: tuple[Fold, ...] = ()
-    unfolded: tuple[Key, ...] = ()
+    edits: tuple[Edit, ...] = ()
     masked: tuple[Key, ...] = ()
 
 
@@ -57,9 +55,12 @@ class Folding:
         self._index = LineIndex() if folds_results else None
         self._count = make_counter(counter).count
         #: How each indexed observation is shown: its fold, or None where it is whole.
-        self._shown: dict[Key, Fold | None] = {}
-        #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean.
+        self._shown: dict[Key, Edit | None] = {}
+        #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean. It is
+        #: learned when the first reference is written.
         self._described_turns = 0
+        #: The newest turn, which may be replaced, and its calls.
+        self._newest: tuple[Turn, dict[Key, str]] | None = None
         self._calls: dict[Key, str] = {}
         self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
@@ -86,45 +87,38 @@ class Folding:
         may be folded; None for none. is_bound: whether the provider clears results itself, up to the last one hidden,
         and texts that thinking is bound to stay.
         """
-        if self._index is None and not state.folded:
-            return FoldPlan()
-        # A few at each call, rather than all of a long session where the first fold is written.
-        self._learn_calls(state)
         gone = set(hidden)
         gone.update(self._list_covered(state, covers))
+        edits: dict[Key, Edit] = {}
         masked: list[Key] = []
-        if is_bound:
-            self._drop_sources_with(gone)
-        else:
-            masked = self._spread(gone, covers, mask_instead)
-        for key in sorted(gone):
-            self._drop_source(key)
-        folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=is_bound)
+        if gone:
+            if is_bound:
+                self._drop_sources_with(gone)
+            else:
+                masked = self._spread(gone, covers, mask_instead)
+            edits = self._refold_dependents(state, gone, covers, is_bound=is_bound)
         for key in self._list_new(state):
             if key not in gone and key[0] > covers:
                 may_fold = fold_from is not None and key[0] >= fold_from and self._may_fold(state, key)
                 fold = self._find_fold(state, key, is_bound=is_bound) if may_fold else None
                 self._show(state, key, fold)
                 if fold is not None:
-                    folds[key] = fold
-        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded), tuple(sorted(masked)))
+                    edits[key] = fold
+        return FoldPlan(tuple(edits[key] for key in sorted(edits)), tuple(sorted(masked)))
 
     def plan_dropped(self, state: State, covers: int) -> FoldPlan:
         """Return what changes where the client drops turns 1 ... `covers`, and results refer to lines of them."""
-        if self._index is None and not state.folded:
-            return FoldPlan()
         gone = set(self._list_covered(state, covers))
-        for key in sorted(gone):
-            self._drop_source(key)
-        folds, unfolded = self._refold_dependents(state, gone, covers, is_bound=False)
-        return FoldPlan(tuple(folds[key] for key in sorted(folds)), tuple(unfolded))
+        edits = self._refold_dependents(state, gone, covers, is_bound=False)
+        return FoldPlan(tuple(edits[key] for key in sorted(edits)))
 
     def _refold_dependents(
         self, state: State, gone: Collection[Key], covers: int, *, is_bound: bool
-    ) -> tuple[dict[Key, Fold], list[Key]]:
-        """Return the folds of results that referred to those that are gone, and the results that are whole again."""
-        folds: dict[Key, Fold] = {}
-        unfolded: list[Key] = []
+    ) -> dict[Key, Edit]:
+        """Return how results are shown that referred to those that are gone: folded otherwise, or whole again."""
+        for key in sorted(gone):
+            self._drop_source(key)
+        edits: dict[Key, Edit] = {}
         waiting = list({each for key in gone for each in self.ledger.list_dependents(key)})
         heapify(waiting)
         newest: Key | None = None
@@ -132,23 +126,21 @@ class Folding:
             key = heappop(waiting)
             if key in gone or key == newest or key[0] <= covers:
                 continue
-            if is_bound and key in state.fixed_folds and key[0] < len(state.turns):
+            fixed = state.fixed.get(key) if is_bound and key[0] < len(state.turns) else None
+            if fixed is not None and fixed.kind == "fold":
                 # Thinking follows it.
                 continue
             newest = key
-            before = state.folded[key]
+            before = state.find_fold(key)
             fold = self._find_fold(state, key, is_bound=is_bound)
             if fold == before:
                 continue
             self._show(state, key, fold)
-            if fold is None:
-                unfolded.append(key)
-            else:
-                folds[key] = fold
+            edits[key] = fold or Edit(key, "whole")
             # Its lines are at other places than before, and others of them may be folded.
             for each in self.ledger.list_dependents(key):
                 heappush(waiting, each)
-        return folds, unfolded
+        return edits
 
     def _spread(self, gone: set[Key], covers: int, mask_instead: Mapping[Key, object]) -> list[Key]:
         """Add to `gone` what is masked with its source. Return it."""
@@ -176,12 +168,12 @@ class Folding:
         if read is None:
             return True
         earlier = self._results.get(read)
-        if earlier in state.folded and state.find_observation(earlier).text == text:
+        if earlier is not None and state.find_fold(earlier) and state.find_observation(earlier).text == text:
             # An agent that reads the same again may not have found what the fold refers to.
             return False
         return not self._edits_exactly
 
-    def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Fold | None:
+    def _find_fold(self, state: State, key: Key, *, is_bound: bool) -> Edit | None:
         observation = state.find_observation(key)
         if self._index is None or not _is_text(observation):
             return None
@@ -194,7 +186,7 @@ class Folding:
             return None
         return fold
 
-    def _are_sources_fixed(self, state: State, fold: Fold) -> bool:
+    def _are_sources_fixed(self, state: State, fold: Edit) -> bool:
         """Return whether messages that stay as they were first sent show the sources of `fold` as the view does.
 
         They do unless a source was folded where no thinking was bound, or shown in another way there since.
@@ -203,29 +195,30 @@ class Folding:
             source = run.source
             if source[0] > self._sent_turns:
                 continue
-            shown = state.find_segment(source).text if source in state.folded else None
-            if shown != state.fixed_texts.get(source):
+            shown, fixed = state.find_fold(source), state.fixed.get(source)
+            if (shown and shown.text) != (fixed and fixed.text):
                 return False
         return True
 
     def _describe_call(self, state: State, source: Key, key: Key) -> str:
         """Return which call gave `source`, so that no other call before result `key` is meant."""
-        self._learn_calls(state)
-        beside = dict(self._list_calls(state.turns[-1])) if key[0] == len(state.turns) else {}
+        for turn in state.turns[self._described_turns : -1]:
+            for each, call in self._list_calls(turn):
+                self._calls[each] = call
+                self._alike.setdefault(call, []).append(each)
+        self._described_turns = max(self._described_turns, len(state.turns) - 1)
+        beside: dict[Key, str] = {}
+        if key[0] == len(state.turns):
+            turn = state.turns[-1]
+            if self._newest is None or self._newest[0] is not turn:
+                self._newest = turn, dict(self._list_calls(turn))
+            beside = self._newest[1]
         call = beside.get(source) or self._calls[source]
         alike = self._alike.get(call, []) + [each for each in beside if beside[each] == call]
         before = bisect_left(alike, key)
         if before < 2:
             return call
         return count_back(call, before - 1 - bisect_left(alike, source))
-
-    def _learn_calls(self, state: State) -> None:
-        """Describe the calls of each turn but the newest, which may be replaced."""
-        for turn in state.turns[self._described_turns : -1]:
-            for key, call in self._list_calls(turn):
-                self._calls[key] = call
-                self._alike.setdefault(call, []).append(key)
-        self._described_turns = max(self._described_turns, len(state.turns) - 1)
 
     def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
         for position, observation in enumerate(turn.observations, start=1):
@@ -234,21 +227,17 @@ class Folding:
     # -- the fold over events ------------------------------------------------------------------------------------
 
     def set_head(self, head: Head) -> None:
-        if self._index is not None:
-            self._edits_exactly = self._edits_exactly or has_exact_edit_tool(head)
+        self._edits_exactly = self._edits_exactly or has_exact_edit_tool(head)
 
     def add_turn(self, turn: Turn) -> None:
         """Take note of what kind of edits the agent makes."""
-        if self._index is not None:
-            self._edits_exactly = self._edits_exactly or edits_exactly(turn)
+        self._edits_exactly = self._edits_exactly or edits_exactly(turn)
 
     def record_decision(self, state: State, event: PassDecided) -> list[Key]:
         """Take note of `event`, which is in `state` already. Return the observations that were folded before it, and
         are now shown in another way."""
-        if self._index is None and not event.folds and not self._shown:
-            return []
         covers = event.summary.covers if event.summary is not None else 0
-        gone = {edit.key for edits in (event.masks, event.clips) for edit in edits}
+        gone = {edit.key for edit in event.edits if edit.kind in ("mask", "clip")}
         gone.update(self._list_covered(state, covers))
         for key in sorted(gone):
             self._drop_source(key)
@@ -256,22 +245,13 @@ class Folding:
         if event.bound:
             self._drop_sources_with(gone)
         self._covered_turns = max(self._covered_turns, covers)
-        changed = sorted(
-            key for key in (*event.unfolded, *(fold.key for fold in event.folds)) if key[0] <= self._sent_turns
-        )
-        new = list(self._list_new(state))
+        changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns]
+        new = self._list_new(state)
         for key in (*changed, *new):
-            if key in state.hidden or key[0] <= state.covered_turns:
-                continue
-            fold = state.folded.get(key)
-            self._show(state, key, fold)
-            if fold is None:
-                self.ledger.remove_fold(key)
-            else:
-                whole_tokens = state.count_own_tokens(key) - state.find_segment(key).tokens
-                self.ledger.add_fold(key, fold.runs, whole_tokens)
+            if state.find_hiding_text(key) is None and key[0] > state.covered_turns:
+                saved = self._follow_state(state, key)
                 if key[0] > self._sent_turns:
-                    self.folded_tokens += max(0, whole_tokens)
+                    self.folded_tokens += max(0, saved)
         if self._index is not None:
             for key in new:
                 read = _find_read(state.turns[key[0] - 1], state.find_observation(key))
@@ -282,35 +262,35 @@ class Folding:
 
     def record_dropped(self, state: State, event: TurnsDropped) -> list[Key]:
         """Take note that the client dropped turns. Return the results that are now shown in another way."""
-        if self._index is None and not event.folds and not self._shown:
-            return []
         for key in self._list_covered(state, event.through):
             self._drop_source(key)
             self.ledger.remove_fold(key)
         self._covered_turns = max(self._covered_turns, event.through)
-        changed = sorted((*event.unfolded, *(fold.key for fold in event.folds)))
+        changed = _list_changed(event)
         for key in changed:
-            fold = state.folded.get(key)
-            self._show(state, key, fold)
-            if fold is None:
-                self.ledger.remove_fold(key)
-            else:
-                self.ledger.add_fold(key, fold.runs, state.count_own_tokens(key) - state.find_segment(key).tokens)
+            self._follow_state(state, key)
         return changed
 
-    def _list_new(self, state: State) -> Iterator[Key]:
-        """Yield the observations that no request held yet."""
-        for turn in state.turns[self._sent_turns :]:
-            for position in range(1, len(turn.observations) + 1):
-                yield turn.index, position
+    def _follow_state(self, state: State, key: Key) -> int:
+        """Index `key` as `state` shows it. Return the tokens that folding leaves out of it."""
+        fold = state.find_fold(key)
+        self._show(state, key, fold)
+        if fold is None:
+            self.ledger.remove_fold(key)
+            return 0
+        saved = state.count_own_tokens(key) - state.find_segment(key).tokens
+        self.ledger.add_fold(key, fold.runs, saved)
+        return saved
 
-    def _list_covered(self, state: State, covers: int) -> Iterator[Key]:
-        """Yield the observations that a summary of turns 1 ... `covers` is the first to cover."""
-        for turn in state.turns[self._covered_turns : covers]:
-            for position in range(1, len(turn.observations) + 1):
-                yield turn.index, position
+    def _list_new(self, state: State) -> list[Key]:
+        """Return the observations that no request held yet."""
+        return _list_keys(state.turns[self._sent_turns :])
 
-    def _show(self, state: State, key: Key, fold: Fold | None) -> None:
+    def _list_covered(self, state: State, covers: int) -> list[Key]:
+        """Return the observations that a summary of turns 1 ... `covers` is the first to cover."""
+        return _list_keys(state.turns[self._covered_turns : covers])
+
+    def _show(self, state: State, key: Key, fold: Edit | None) -> None:
         """Index the lines of `key` that the view shows. What is indexed so already stays where it is."""
         if key in self._shown and self._shown[key] == fold:
             return
@@ -330,6 +310,15 @@ class Folding:
         self._shown.pop(key, None)
         if self._index is not None:
             self._index.remove_observation(key)
+
+
+def _list_keys(turns: Iterable[Turn]) -> list[Key]:
+    return [(turn.index, position) for turn in turns for position in range(1, len(turn.observations) + 1)]
+
+
+def _list_changed(event: PassDecided | TurnsDropped) -> list[Key]:
+    """Return the observations that `event` folds or shows whole again, in order."""
+    return sorted(edit.key for edit in event.edits if edit.kind in ("fold", "whole"))
 
 
 def _is_text(observation: Observation) -> bool:

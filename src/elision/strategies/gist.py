@@ -34,7 +34,8 @@ COMMONPLACE = 5
 class _Line(NamedTuple):
     """A line with items.
 
-    score: how informative it is. score_if_known: the same where it names something that the agent wrote.
+    score: how informative it is: it may name an error, or a definition. score_if_known: the same where it names
+    something that the agent wrote.
     margin: its own number in a file view or a search; "" for none.
     """
 
@@ -81,11 +82,13 @@ def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCo
 def score_items(text: str, known: KnownIdentifiers, shown_items: frozenset[str] = frozenset()) -> dict[str, float]:
     """Return how informative each unknown item of `text` is, in order of appearance; those that are not stay out."""
     seen_counts, written = known.seen_counts, known.written_by_agent
-    worths: dict[str, float] = {}
     left_out = shown_items | _PAGE_KEYS
-    for item in find_items(text):
-        if item not in written and item not in left_out and seen_counts.get(item, 0) < COMMONPLACE:
-            worths[item] = weigh_item(item, known)
+    unknown = [
+        item
+        for item in find_items(text)
+        if item not in written and item not in left_out and seen_counts.get(item, 0) < COMMONPLACE
+    ]
+    worths = _weigh_items(unknown, known)
     scores: dict[str, float] = {}
     for line in _read_lines(text, worths.keys()):
         base = line.score if written.isdisjoint(line.items) else line.score_if_known
@@ -118,13 +121,13 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
     margins = _find_margins(text) if any(map(str.isdigit, unknown)) else {}
     read = []
     for number, line, items in find_items_by_line(text, unknown):
-        lower = line.lower() if alarms else ""
-        has_alarm = any(word in lower for word in alarms)
-        is_definition = defines and bool(_DEFINITION.match(line))
-        score, score_if_known = (
-            _weigh_line(names_known=names_known, has_alarm=has_alarm, is_definition=is_definition, is_first=number < 3)
-            for names_known in (False, True)
-        )
+        score, score_if_known = 0.0, 1.0
+        if alarms and any(map(line.lower().__contains__, alarms)):
+            score, score_if_known = score + 0.7, score_if_known + 0.7
+        if defines and _DEFINITION.match(line):
+            score, score_if_known = score + 0.7, score_if_known + 0.7
+        if number < 3:
+            score, score_if_known = score + 0.3, score_if_known + 0.3
         read.append(_Line(items, score, score_if_known, margins.get(number, "")))
     if len(_LINES_READ) >= _TEXTS_KEPT:
         _LINES_READ.clear()
@@ -137,7 +140,7 @@ def _find_margins(text: str) -> dict[int, str]:
 
     Where a tool numbers lines, what looks like a number in front of one is one, though it be alone.
     """
-    if next(find_gutters(text), None) is None:
+    if not find_gutters(text):
         return {}
     margins = {}
     place = seen = 0
@@ -148,32 +151,21 @@ def _find_margins(text: str) -> dict[int, str]:
     return margins
 
 
-def _weigh_line(*, names_known: bool, has_alarm: bool, is_definition: bool, is_first: bool) -> float:
-    """Return how informative a line is: it may name something that the agent wrote, an error, or a definition."""
-    score = 0.0
-    if names_known:
-        score += 1.0
-    if has_alarm:
-        score += 0.7
-    if is_definition:
-        score += 0.7
-    if is_first:
-        score += 0.3
-    return score
-
-
-def weigh_item(item: str, known: KnownIdentifiers) -> float:
-    """Return how informative an item is by its own shape."""
-    score = 0.0
-    if "/" in item:
-        score += 0.6
-    if item.isdigit():
-        score -= 0.6
-    elif _QUANTITY.match(item):
-        score -= 1.0
-    if len(item) > 40:
-        score -= 0.5
-    return score + 0.25 * min(known.seen_counts.get(item, 0) - 1, 3)
+def _weigh_items(items: Sequence[str], known: KnownIdentifiers) -> dict[str, float]:
+    """Return how informative each item is by its own shape."""
+    worths: dict[str, float] = {}
+    for item in items:
+        score = 0.0
+        if "/" in item:
+            score += 0.6
+        if item.isdigit():
+            score -= 0.6
+        elif _QUANTITY.match(item):
+            score -= 1.0
+        if len(item) > 40:
+            score -= 0.5
+        worths[item] = score + 0.25 * min(known.seen_counts.get(item, 0) - 1, 3)
+    return worths
 
 
 def _drop_repeated_parts(scores: dict[str, float]) -> list[str]:

@@ -167,9 +167,7 @@ def _list_units(found: JsonValues, text: str, scores: Mapping[str, float], shown
     shown_words = set(_WORD_ENDS.split(shown_text))
     seen = 0
     for group, key, value, is_name in found.values:
-        if not (0 < len(value) <= _LONGEST_VALUE and 0 < len(key) <= _LONGEST_KEY):
-            continue
-        if _UNQUOTABLE.search(value) or _UNQUOTABLE.search(key):
+        if not _can_be_quoted(key, value):
             continue
         # Values come in the order of the text. To look for each from the top would be quadratic work.
         at = text.find(value, seen)
@@ -183,10 +181,7 @@ def _list_units(found: JsonValues, text: str, scores: Mapping[str, float], shown
             left.pop(item, None)
         if value in shown_words or (" " in value and value in shown_text):
             continue
-        if own:
-            score = max(own)
-        else:
-            score = _KNOWN_SCORE if items else _NUMBER_SCORE if value[-1].isdigit() else _WORD_SCORE
+        score = max(own) if own else _weigh_known(value, has_items=bool(items))
         if is_name:
             score += _NAMING_SCORE
             if own:
@@ -202,6 +197,20 @@ def _list_units(found: JsonValues, text: str, scores: Mapping[str, float], shown
         if item not in found.fields:
             units.append(_Unit(_APART, len(units), "", item, score))
     return units
+
+
+def _can_be_quoted(key: str, value: str) -> bool:
+    """Return whether a gist may have this pair."""
+    if not (0 < len(value) <= _LONGEST_VALUE and 0 < len(key) <= _LONGEST_KEY):
+        return False
+    return not (_UNQUOTABLE.search(value) or _UNQUOTABLE.search(key))
+
+
+def _weigh_known(value: str, *, has_items: bool) -> float:
+    """Return how informative a value is that names nothing unknown."""
+    if has_items:
+        return _KNOWN_SCORE
+    return _NUMBER_SCORE if value[-1].isdigit() else _WORD_SCORE
 
 
 def _write_group(units: Iterable[_Unit]) -> str:

@@ -15,7 +15,7 @@ from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule, RuleOutcome, RuleTable
 from elision.strategies.selectors import Selector
 from elision.trajectory.events import PassDecided
-from elision.trajectory.plan import Key, Mask
+from elision.trajectory.plan import Edit, Key
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
@@ -111,14 +111,15 @@ class MaskCandidates:
 
     def record_decision(self, state: State, event: PassDecided) -> None:
         """Drop the candidates that `event`, which is in `state` already, has masked or covered."""
-        masked_early = [mask.key for mask in event.masks if not self._is_due(mask.key)]
-        for mask in event.masks:
+        masks = event.masks
+        masked_early = [mask.key for mask in masks if not self._is_due(mask.key)]
+        for mask in masks:
             self._drop(mask.key)
             self._settled_keys.add(mask.key)
             self.hidden_tokens += state.count_own_tokens(mask.key)
         if event.summary is not None:
             self.drop_covered(state, event.summary.covers)
-        elif event.masks:
+        elif masks:
             self.first_pending = min(self.pending, default=None)
         self.drop_early()
         if masked_early:
@@ -226,7 +227,7 @@ class MaskCandidates:
     def _add(self, state: State, key: Key, text: str, call: int) -> None:
         saved_tokens = state.find_segment(key).tokens - state.sizer.count_text(text)
         candidate = MaskCandidate(key, text, saved_tokens, call)
-        if candidate.saved_tokens <= 0 and key in state.folded:
+        if candidate.saved_tokens <= 0 and state.find_fold(key) is not None:
             self.waiting[key] = candidate
             self._ledger.set_mask_tokens(key, -candidate.saved_tokens)
             return
@@ -286,12 +287,12 @@ class MaskCandidates:
         """What masking everything pending saves, less what is unfolded then."""
         return self._saved_tokens - self._ledger.leaving_tokens
 
-    def make_masks(self, keys: Iterable[Key]) -> tuple[Mask, ...]:
+    def make_masks(self, keys: Iterable[Key]) -> tuple[Edit, ...]:
         """Return the candidates of `keys` as masks, in the order of the view."""
         found = {**self.waiting, **self.pending}
-        return tuple(Mask(key, found[key].text) for key in sorted(keys))
+        return tuple(Edit(key, "mask", found[key].text) for key in sorted(keys))
 
-    def make_masks_after(self, turn: int) -> tuple[Mask, ...]:
+    def make_masks_after(self, turn: int) -> tuple[Edit, ...]:
         """Return the candidates after turn `turn` as masks, in the order of the view."""
         return self.make_masks(key for key in self.pending if key[0] > turn)
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from elision.trajectory.gutters import find_gutters
@@ -36,14 +37,11 @@ class LineNumber(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NumberedLines:
-    """The lines of a text: `bodies`, and `numbers` of those that have one, by index.
+    """The lines of `text`: `bodies`, and `numbers` of those that have one, by index."""
 
-    repeated: numbers that several lines begin with, also where they are part of the text: a reader cannot tell.
-    """
-
+    text: str
     bodies: Sequence[Body]
     numbers: Mapping[int, LineNumber]
-    repeated: frozenset[tuple[str, int]] = frozenset()
 
     def shows_misleading_numbers(self, gutter: Gutter | None) -> bool:
         """Return whether numbers in front of lines do not tell which lines are meant.
@@ -53,7 +51,7 @@ class NumberedLines:
         if gutter is None:
             return bool(self.numbers)
         prefix = _simplify_lead(gutter.prefix)
-        return not self.repeated.isdisjoint([(prefix, gutter.first), (prefix, gutter.last)])
+        return not _find_repeated_numbers(self.text).isdisjoint([(prefix, gutter.first), (prefix, gutter.last)])
 
     def find_gutter(self, index: int, lines: int = 1) -> Gutter | None:
         """Return the gutter of a run of `lines` lines from `index` on; None if the first one has no number."""
@@ -82,11 +80,14 @@ def split_lines(text: str) -> NumberedLines:
             line = bodies[index]
             assert isinstance(line, str)
             bodies[index] = line[match.end() - match.start() :]
-    repeated = _find_repeated_numbers(text) if numbers else frozenset()
-    return NumberedLines([_shorten_body(body) for body in bodies], numbers, repeated)
+    if len(text) > _LONG_LINE:
+        bodies = [digest_text(body) if isinstance(body, str) and len(body) > _LONG_LINE else body for body in bodies]
+    return NumberedLines(text, bodies, numbers)
 
 
+@lru_cache(maxsize=16)
 def _find_repeated_numbers(text: str) -> frozenset[tuple[str, int]]:
+    """Return numbers that several lines begin with, also where they are part of the text: a reader cannot tell."""
     counts = Counter((_simplify_lead(match[1]), int(match[2])) for match in _LEADING.finditer(text))
     return frozenset(number for number, count in counts.items() if count > 1)
 
@@ -97,12 +98,6 @@ def _simplify_lead(lead: str) -> str:
     if lead.lower() == "line":
         return ""
     return lead
-
-
-def _shorten_body(body: Body) -> Body:
-    if isinstance(body, str) and len(body) > _LONG_LINE:
-        return digest_text(body)
-    return body
 
 
 def write_number(gutter: Gutter, number: int) -> str:

@@ -165,18 +165,19 @@ class Placeholders:
 
 
 def _redact_call(turn: Turn, observation: Observation, redaction: Redaction) -> tuple[Turn, Observation]:
-    """Return both without secrets, as far as a label is taken from them."""
+    """Return both without secrets, as far as a label is taken from them; themselves where they have none."""
     actions = tuple(
         replace(action, arguments=redaction.redact_text(action.arguments))
         if action.id == observation.action_id
         else action
         for action in turn.actions
     )
-    said = _redact_content(turn.content, redaction)
-    return (
-        replace(turn, actions=actions, content=said),
-        replace(observation, content=_redact_content(observation.content, redaction)),
-    )
+    said, shown = _redact_content(turn.content, redaction), _redact_content(observation.content, redaction)
+    if shown != observation.content:
+        observation = replace(observation, content=shown)
+    if actions != turn.actions or said != turn.content:
+        turn = replace(turn, actions=actions, content=said)
+    return turn, observation
 
 
 def _redact_content(parts: Content, redaction: Redaction) -> Content:

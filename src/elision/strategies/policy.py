@@ -24,12 +24,14 @@ from elision.strategies.triggers import SummaryTrigger, Threshold
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.constraints import Constraint, list_turn_constraints
 from elision.trajectory.events import PassDecided, TurnsDropped
-from elision.trajectory.plan import Plan
+from elision.trajectory.plan import Key, Plan
 from elision.trajectory.state import State
 from elision.trajectory.turn import Head, Turn
 
 #: The reason of a pass that was told to hide all that the strategy allows.
 FORCED: Final = "forced"
+#: The reason of a pass that finds nothing to hide.
+NOTHING_ELIGIBLE: Final = "nothing eligible"
 #: Tokens of the label before a quote.
 QUOTE_TOKENS = 15
 #: Share of a threshold that an act must free where it does not bring the view below it. Each act rewrites the cache:
@@ -63,13 +65,16 @@ class PolicyOptions:
 class Policy:
     """One session's memory of a strategy; see the module.
 
-    candidates: what may be masked now. folding: what is folded.
+    candidates: what may be masked now. folding: what is folded. decides: whether a pass may hide or fold anything, or
+    has to mind what is folded. tracks_folds: whether there are folds, or may be.
     constraints: what binds the agent in the user's words, oldest first. pinned_turns: turns that stay word for word.
     user_tokens: of the user's words in the first n turns, by n.
     """
 
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
+        self.tracks_folds = options.fold
+        self.decides = options.can_hide or options.fold
         self.folding = Folding(options.placeholders, options.rules, options.counter, folds_results=options.fold)
         self.candidates = MaskCandidates(
             options.placeholders, options.selector, options.rules, options.counter, self.folding.ledger
@@ -87,17 +92,19 @@ class Policy:
 
     def set_head(self, head: Head) -> None:
         self.candidates.set_head(head)
-        self.folding.set_head(head)
+        if self.options.fold:
+            self.folding.set_head(head)
 
     def add_turn(self, state: State, turn: Turn) -> None:
         """Take note of `turn`, which is in `state` already."""
+        if self.options.fold:
+            self.folding.add_turn(turn)
+        if not self.options.can_hide:
+            return
         self.server_calls.add_turn(turn)
-        self.folding.add_turn(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + user_tokens)
         self._quoted_tokens.append(self._quoted_tokens[-1])
-        if not self.options.can_hide:
-            return
         self.constraints += list_turn_constraints(turn)
         if turn.pinned:
             self.pinned_turns.append(turn.index)
@@ -107,21 +114,29 @@ class Policy:
 
     def replace_user_words(self, state: State, turn: Turn) -> None:
         """Take note that the user's words after the newest turn are now those of `turn`."""
+        if not self.options.can_hide:
+            return
         self.candidates.replace_user_words(turn)
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens[-1] = self.user_tokens[-2] + user_tokens
         while self.constraints and self.constraints[-1].turn == turn.index:
             self.constraints.pop()
-        if self.options.can_hide:
-            self.constraints += list_turn_constraints(turn)
+        self.constraints += list_turn_constraints(turn)
 
     def find_stable_length(self, state: State) -> int | None:
         """Return the number of segments before the first observation that a later pass may rewrite; None for none."""
-        return self.candidates.find_stable_length(state)
+        return self.candidates.find_stable_length(state) if self.options.can_hide else None
 
     def record_decision(self, state: State, event: PassDecided) -> None:
         """Take note of `event`, which is in `state` already."""
-        changed = self.folding.record_decision(state, event)
+        changed: list[Key] = []
+        if event.folds:
+            # Maybe of a strategy that was the session's before.
+            self.tracks_folds = self.decides = True
+        if self.tracks_folds:
+            changed = self.folding.record_decision(state, event)
+        if not self.options.can_hide:
+            return
         self.candidates.record_decision(state, event)
         self.candidates.measure_again(state, changed)
         if event.summary:
@@ -134,11 +149,17 @@ class Policy:
 
     def plan_dropped(self, state: State, covers: int) -> FoldPlan:
         """Return what is folded otherwise or whole again where the client drops turns 1 ... `covers`."""
+        if not self.tracks_folds:
+            return FoldPlan()
         return self.folding.plan_dropped(state, covers)
 
     def record_dropped(self, state: State, event: TurnsDropped) -> None:
         """Take note of `event`, which is in `state` already."""
-        changed = self.folding.record_dropped(state, event)
+        changed: list[Key] = []
+        if event.edits:
+            self.tracks_folds = self.decides = True
+        if self.tracks_folds:
+            changed = self.folding.record_dropped(state, event)
         self.candidates.drop_covered(state, event.through)
         self.candidates.measure_again(state, changed)
 
@@ -151,11 +172,14 @@ class Policy:
         forced: do all that the strategy allows, whether the schedule finds that it pays or not.
         """
         self.candidates.collect_due(state, context.call)
-        summary = self._find_summary_offer(state, context)
+        summary = promised = None
+        if self.trigger is not None:
+            summary = self._find_summary_offer(self.trigger, state, context)
         # The schedule is asked at every call: it adds up what waiting costs.
         costs = estimate_costs(self.candidates, self.trigger, state, context, summary, self.folding.folded_tokens)
         verdict, reason = self.clock.choose_action(costs)
-        promised = self._plan_for_thresholds(state, context)
+        if self.trigger is not None:
+            promised = self._plan_for_thresholds(self.trigger, state, context)
         if promised is not None and (not forced or (promised.summarize_to and summary is None)):
             return promised
         if forced:
@@ -179,11 +203,9 @@ class Policy:
         hidden = [*(mask.key for mask in plan.masks), *(clip.key for clip in plan.clips)]
         return self.folding.plan_folds(state, hidden, covers, self.candidates.waiting, fold_from, is_bound=is_bound)
 
-    def _plan_for_thresholds(self, state: State, context: DecisionContext) -> Plan | None:
+    def _plan_for_thresholds(self, trigger: SummaryTrigger, state: State, context: DecisionContext) -> Plan | None:
         """Return the plan for the first exceeded threshold that can be acted on; None if there is none."""
-        if self.trigger is None:
-            return None
-        crossed = self.trigger.find_crossed_thresholds(state, context, self.candidates.count_tokens_within)
+        crossed = trigger.find_crossed_thresholds(state, context, self.candidates.count_tokens_within)
         is_urgent = any(threshold.is_strict for threshold in crossed)
         for threshold in crossed:
             plan = self._plan_for_threshold(state, context, threshold)
@@ -254,11 +276,13 @@ class Policy:
             return covers
         return 0
 
-    def _find_summary_offer(self, state: State, context: DecisionContext) -> SummaryOffer | None:
+    def _find_summary_offer(
+        self, trigger: SummaryTrigger, state: State, context: DecisionContext
+    ) -> SummaryOffer | None:
         """Return the summary that is due; None if none is, or not even a short one would make the view smaller."""
-        if self.trigger is None or not context.may_ask_for_summary:
+        if not context.may_ask_for_summary:
             return None
-        due = self.trigger.find_due_turn(state, context, self.candidates.count_tokens_within)
+        due = trigger.find_due_turn(state, context, self.candidates.count_tokens_within)
         covers = self.server_calls.limit_summary(due)
         if covers <= state.covered_turns:
             return None

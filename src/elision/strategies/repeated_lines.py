@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, islice, takewhile
+from threading import Lock
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from elision.strategies.fold_references import PLAIN_NAMES, SourceNames, write_reference, write_references
 from elision.strategies.numbered_lines import (
@@ -16,15 +20,17 @@ from elision.strategies.numbered_lines import (
     split_lines,
     write_number,
 )
-from elision.trajectory.plan import Fold, FoldedRun, Gutter, Key
+from elision.trajectory.plan import Edit, FoldedRun, Gutter, Key
 
 #: Lines that an index keeps; the observation that was added first goes when there are more.
 LINE_LIMIT: Final = 100_000
 #: Of a place, the line; the source's number stands above.
 _LINE_BITS: Final = 32
 _LINE_MASK: Final = (1 << _LINE_BITS) - 1
-#: Places kept of one and the same block, the newest ones: blank lines must not make matching slow.
+#: Places looked at of one and the same block, the newest ones: blank lines must not make matching slow.
 _PLACES_KEPT: Final = 8
+#: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
+_INDEXES_KEPT: Final = 64
 #: Texts that stay split for all sessions of the process, and characters of the longest: 10 MB at most. A run is often
 #: found in what was found last, and splitting again would take longer than all the rest.
 _SPLIT_TEXTS: Final = 128
@@ -57,9 +63,10 @@ class _Source:
 class LineIndex:
     """The lines of the observations that a view shows.
 
-    Kept of a source are its text, which the session holds anyway, and where each block of lines begins, three lines of
-    five. Whichever `least_lines` lines repeat, one of those blocks is whole among them. A source is split again where a
-    block is found.
+    Kept of a source is its text, which the session holds anyway. Where each block of lines begins, three lines of five,
+    is found when something is looked for, and kept for the `_INDEXES_KEPT` sessions of the process that looked last.
+    Whichever `least_lines` lines repeat, one of those blocks is whole among them. A source is split again where a block
+    is found.
 
     least_lines, least_characters: of a run that is found. line_limit: lines kept; oldest observations go first.
     """
@@ -76,8 +83,6 @@ class LineIndex:
         self._added = 0
         #: Text -> the observations that show it whole, oldest first.
         self._whole: dict[str, list[Key]] = {}
-        #: Hash of a block -> its place, or its places, oldest first: a source's number and a line, in one number.
-        self._places: dict[int, int | list[int]] = {}
         #: The long text that was looked at last: it is searched for, and then added.
         self._newest: tuple[str, NumberedLines] = ("", split_lines(""))
 
@@ -87,21 +92,12 @@ class LineIndex:
     def add_observation(self, key: Key, text: str, runs: Sequence[FoldedRun] = ()) -> None:
         """Index the observation's own text. runs: what of it is folded; those lines are no source."""
         self.remove_observation(key)
-        lines = self._split_source(text, runs)
         self._added += 1
-        source = self._sources[key] = _Source(self._added, text, runs, len(lines.bodies))
+        source = self._sources[key] = _Source(self._added, text, runs, text.count("\n") + 1)
         self._keys[source.number] = key
         self.line_count += source.lines
         if not runs:
             self._whole.setdefault(text, []).append(key)
-        for start, block in _hash_blocks(lines.bodies, self._block_lines):
-            place = source.number << _LINE_BITS | start
-            places = self._places.setdefault(block, place)
-            if isinstance(places, list):
-                places.append(place)
-                del places[:-_PLACES_KEPT]
-            elif places != place:
-                self._places[block] = [places, place]
         while self.line_count > self.line_limit:
             self.remove_observation(next(iter(self._sources)))
 
@@ -116,15 +112,23 @@ class LineIndex:
             self._whole[source.text].remove(key)
             if not self._whole[source.text]:
                 del self._whole[source.text]
-        lines = self._split_source(source.text, source.runs)
-        for _, block in _hash_blocks(lines.bodies, self._block_lines):
-            left = [place for place in self._list_places(block) if place >> _LINE_BITS != source.number]
-            if len(left) > 1:
-                self._places[block] = left
-            elif left:
-                self._places[block] = left[0]
-            else:
-                self._places.pop(block, None)
+
+    def _find_blocks(self) -> _Blocks:
+        """Return where the blocks of all sources begin."""
+        with _LOCK:
+            blocks = _blocks_by_index.pop(self, None)
+        if blocks is None or blocks.lines > 2 * self.line_count:
+            # More than half of them are of sources that were removed.
+            blocks = _Blocks()
+        new = list(takewhile(lambda source: source.number > blocks.newest, reversed(self._sources.values())))
+        for source in reversed(new):
+            bodies = self._split_source(source.text, source.runs).bodies
+            blocks.add_source(source, bodies, self._block_lines)
+        with _LOCK:
+            _blocks_by_index[self] = blocks
+            while len(_blocks_by_index) > _INDEXES_KEPT:
+                del _blocks_by_index[next(iter(_blocks_by_index))]
+        return blocks
 
     def find_runs(self, key: Key, text: str) -> list[FoldedRun]:
         """Return runs of `text` that observations before `key` hold: from the front, the longest first found.
@@ -137,15 +141,29 @@ class LineIndex:
             is_long = len(text) >= self.least_characters
             return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
+        places = self._find_blocks().places
         blocks = _hash_all_blocks(target.bodies, self._block_lines)
-        if not any(block in self._places for block in blocks):
+        known = [line for line, block in enumerate(blocks) if block in places]
+        if not known:
             return []
-        ends = _find_line_ends(text)
+        #: Where the block that begins at a line stands in sources.
+        located: dict[int, list[tuple[Key, int]]] = {}
+        ends = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         split: dict[Key, NumberedLines] = {}
         runs: list[FoldedRun] = []
         start = 0
         while start + self.least_lines <= len(target.bodies):
-            match = self._find_longest(key, target, start, blocks, split)
+            # Each run has a block that is known among its first lines.
+            next_known = bisect_left(known, start)
+            if next_known == len(known):
+                break
+            start = max(start, known[next_known] - self._block_lines + 1)
+            if start + self.least_lines > len(target.bodies):
+                break
+            for line in range(start, start + self._block_lines):
+                if line not in located:
+                    located[line] = self._locate_block(places.get(blocks[line], ()), key)
+            match = self._find_longest(target, start, located, split)
             if match is None:
                 start += 1
             elif ends[start + match.lines] - ends[start] < self.least_characters:
@@ -167,9 +185,13 @@ class LineIndex:
         lines = self._split(text)
         return _hide_lines(lines, runs) if runs else lines
 
-    def _list_places(self, block: int) -> Sequence[int]:
-        places = self._places.get(block, ())
-        return (places,) if isinstance(places, int) else places
+    def _locate_block(self, places: int | Sequence[int], key: Key) -> list[tuple[Key, int]]:
+        """Return the newest of `places` whose source the view still shows before `key`: the source, and the line."""
+        if isinstance(places, int):
+            places = (places,)
+        shown = islice((each for each in reversed(places) if each >> _LINE_BITS in self._keys), _PLACES_KEPT)
+        located = [(self._keys[each >> _LINE_BITS], each & _LINE_MASK) for each in shown]
+        return [each for each in located if each[0] < key]
 
     def _make_run(self, start: int, match: _Match, source: NumberedLines) -> FoldedRun:
         place, theirs = match.source_start, match.source_gutter
@@ -186,15 +208,22 @@ class LineIndex:
         )
 
     def _find_longest(
-        self, key: Key, target: NumberedLines, start: int, blocks: Sequence[int], split: dict[Key, NumberedLines]
+        self,
+        target: NumberedLines,
+        start: int,
+        located: Mapping[int, Sequence[tuple[Key, int]]],
+        split: dict[Key, NumberedLines],
     ) -> _Match | None:
-        """The longest match of the lines from `start` on. split: the sources that were split for this target."""
-        found: set[tuple[Key, int]] = set()
-        for offset in range(self._block_lines):
-            for place in self._list_places(blocks[start + offset]):
-                source, line = self._keys[place >> _LINE_BITS], (place & _LINE_MASK) - offset
-                if source < key and line >= 0:
-                    found.add((source, line))
+        """The longest match of the lines from `start` on. located: where the block that begins at a line stands.
+
+        split: the sources that were split for this target.
+        """
+        found = {
+            (source, line - offset)
+            for offset in range(self._block_lines)
+            for source, line in located[start + offset]
+            if line >= offset
+        }
         best: _Match | None = None
         for source, line in sorted(found):
             if source not in split:
@@ -207,6 +236,39 @@ class LineIndex:
         return best
 
 
+class _Blocks:
+    """Where blocks of lines begin in the sources of an index, up to the one with number `newest`.
+
+    places: hash of a block -> its place, or its places, oldest first: a source's number and a line, in one number.
+    lines: of the sources, also of those that were removed since.
+    """
+
+    __slots__ = ("lines", "newest", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[int, int | list[int]] = {}
+        self.newest = self.lines = 0
+
+    def add_source(self, source: _Source, bodies: Sequence[Body], size: int) -> None:
+        """Add the blocks of `size` lines of a source; those with a line that is not shown are none."""
+        self.newest = source.number
+        self.lines += source.lines
+        first = source.number << _LINE_BITS
+        for number, block in enumerate(zip(*(bodies[offset::size] for offset in range(size)), strict=False)):
+            if None in block:
+                continue
+            place = first + number * size
+            places = self.places.setdefault(hash(block), place)
+            if isinstance(places, list):
+                places.append(place)
+            elif places != place:
+                self.places[hash(block)] = [places, place]
+
+
+#: Of the indexes that were looked at last, the newest at the end. Whatever is no longer here is found again.
+_blocks_by_index: WeakKeyDictionary[LineIndex, _Blocks] = WeakKeyDictionary()
+_LOCK: Final = Lock()
+
 _split_and_keep = lru_cache(_SPLIT_TEXTS)(split_lines)
 
 
@@ -215,59 +277,41 @@ def _hash_all_blocks(bodies: Sequence[Body], size: int) -> list[int]:
     return [hash(block) for block in zip(*(bodies[offset:] for offset in range(size)), strict=False)]
 
 
-def _hash_blocks(bodies: Sequence[Body], size: int) -> Iterator[tuple[int, int]]:
-    """Yield where each block of a source begins, and its hash; blocks with a line that is not shown are none."""
-    for start in range(0, len(bodies) - size + 1, size):
-        block = tuple(bodies[start : start + size])
-        if None not in block:
-            yield start, hash(block)
-
-
 def _hide_lines(lines: NumberedLines, runs: Iterable[FoldedRun]) -> NumberedLines:
     """`lines` with None in place of those that `runs` cover."""
     bodies = list(lines.bodies)
     for run in runs:
         bodies[run.start : run.start + run.lines] = [None] * run.lines
-    return NumberedLines(bodies, lines.numbers, lines.repeated)
-
-
-def _find_line_ends(text: str) -> list[int]:
-    """Where each line of `text` begins, and the end of the last one as if a line followed it."""
-    ends = [0]
-    place = text.find("\n")
-    while place >= 0:
-        ends.append(place + 1)
-        place = text.find("\n", place + 1)
-    return [*ends, len(text) + 1]
+    return NumberedLines(lines.text, bodies, lines.numbers)
 
 
 def _measure_match(target: NumberedLines, start: int, source: NumberedLines, place: int, key: Key) -> _Match:
     """How far the lines of `target` and `source` agree: number by number, or with gutters that differ regularly."""
     bodies, theirs = target.bodies, source.bodies
+    numbers, their_numbers = target.numbers, source.numbers
     most = min(len(bodies) - start, len(theirs) - place)
     verbatim = 0
-    while verbatim < most and _is_same_line(target, start + verbatim, source, place + verbatim):
+    while (
+        verbatim < most
+        and bodies[start + verbatim] == theirs[place + verbatim]
+        and numbers.get(start + verbatim) == their_numbers.get(place + verbatim)
+    ):
         verbatim += 1
-    gutter, source_gutter = target.find_gutter(start), source.find_gutter(place)
-    if gutter is None and source_gutter is None:
+    if start not in numbers and place not in their_numbers:
         return _Match(verbatim, key, place, None, None)
+    gutter, source_gutter = target.find_gutter(start), source.find_gutter(place)
     numbered = 0
     for step in range(most):
-        theirs_number = source.numbers.get(place + step)
+        theirs_number = their_numbers.get(place + step)
         if bodies[start + step] != theirs[place + step] or not _fits_gutter(theirs_number, source_gutter):
             break
         number = _continue_number(gutter, source_gutter, step, theirs_number)
-        if target.numbers.get(start + step) != number:
+        if numbers.get(start + step) != number:
             break
         numbered += 1
     if numbered and numbered >= verbatim:
         return _Match(numbered, key, place, target.find_gutter(start, numbered), source.find_gutter(place, numbered))
     return _Match(verbatim, key, place, None, None)
-
-
-def _is_same_line(target: NumberedLines, index: int, source: NumberedLines, place: int) -> bool:
-    same_body = target.bodies[index] == source.bodies[place]
-    return same_body and target.numbers.get(index) == source.numbers.get(place)
 
 
 def _fits_gutter(number: LineNumber | None, gutter: Gutter | None) -> bool:
@@ -301,13 +345,13 @@ def fold_observation(
     text: str,
     count_tokens: Callable[[str], int],
     names: SourceNames = PLAIN_NAMES,
-) -> Fold | None:
+) -> Edit | None:
     """Return how observation `key` is shown where that saves tokens, with a line for each repeated run; None if not."""
     found = index.find_runs(key, text)
     runs = keep_saving_runs(text, found, count_tokens, names) if found else ()
     if not runs:
         return None
-    return Fold(key, fold_text(text, runs, names), runs)
+    return Edit(key, "fold", fold_text(text, runs, names), runs)
 
 
 def keep_saving_runs(
@@ -342,7 +386,7 @@ def fold_text(text: str, runs: Sequence[FoldedRun], names: SourceNames = PLAIN_N
     return "\n".join(shown + lines[end:])
 
 
-def unfold_text(fold: Fold, source_texts: Mapping[Key, str]) -> str:
+def unfold_text(fold: Edit, source_texts: Mapping[Key, str]) -> str:
     """Return the text that was folded. source_texts: the own texts of the observations that its runs name."""
     shown = fold.text.split("\n")
     lines: list[str] = []

@@ -21,7 +21,8 @@ from elision.study.manifest import RunFacts, clean_text
 from elision.study.row_schema import AUDIT_ROWS
 from elision.study.run_sample import Samples, hash_item
 from elision.study.shard_work import ROWS_FOLDER, Rows
-from elision.study.study_report import StudyTables, list_groups, list_problems
+from elision.study.study_report import list_groups
+from elision.study.study_tables import StudyTables
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -142,8 +143,8 @@ def build_audit(tables: StudyTables) -> AuditReport:
             for row in totals
         ),
         silent=found["silent"],
-        problems=list_problems(tables),
-        finished=len(tables.parts) == len(tables.shards),
+        problems=tables.list_problems(),
+        finished=len(tables.parts) == len(tables.names),
         counter=tables.plan.options["tokens"],
         tables=tuple(_tabulate_groups(tables)),
     )

@@ -44,6 +44,7 @@ SCHEMA: Final = pa.schema(
         ("size", pa.int64()),
         ("version", pa.string()),
         ("shard", pa.int32()),
+        ("content", pa.string()),
     ]
 )
 
@@ -66,10 +67,19 @@ class Shard:
     number: int
     units: tuple[Unit, ...]
 
+    @property
+    def content(self) -> str:
+        """Return what changes with what the shard holds."""
+        parts = (f"{unit.url}\0{unit.row_group}\0{unit.size}\0{unit.version}\n" for unit in self.units)
+        return digest_bytes("".join(parts).encode())
+
     def name_part(self, plan: str) -> str:
         """Return the name of the shard's files: other content or another plan has another name."""
-        content = "".join(f"{unit.url}\0{unit.row_group}\0{unit.size}\0{unit.version}\n" for unit in self.units)
-        return f"part-{self.number:06}-{digest_bytes((plan + content).encode())}.parquet"
+        return _name_part(self.number, self.content, plan)
+
+
+def _name_part(number: int, content: str, plan: str) -> str:
+    return f"part-{number:06}-{digest_bytes((plan + content).encode())}.parquet"
 
 
 def list_units(paths: Sequence[str]) -> list[Unit]:
@@ -164,9 +174,12 @@ def cut_shards(units: Iterable[Unit]) -> list[Shard]:
 
 
 def encode_manifest(shards: Sequence[Shard]) -> bytes:
-    """Return the manifest as Parquet: a row for each unit, with the number of its shard."""
+    """Return the manifest as Parquet: a row for each unit, with the number and content of its shard."""
     rows = [
-        {name: getattr(unit, name) for name in Unit.__slots__} | {"shard": s.number} for s in shards for unit in s.units
+        {name: getattr(unit, name) for name in Unit.__slots__} | {"shard": shard.number, "content": content}
+        for shard in shards
+        for content in [shard.content]
+        for unit in shard.units
     ]
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
@@ -176,9 +189,15 @@ def encode_manifest(shards: Sequence[Shard]) -> bytes:
 def decode_manifest(data: bytes) -> list[Shard]:
     """Return the shards of a manifest."""
     units: dict[int, list[Unit]] = defaultdict(list)
-    for row in pq.read_table(io.BytesIO(data)).to_pylist():
+    for row in pq.read_table(io.BytesIO(data), columns=[*Unit.__slots__, "shard"]).to_pylist():
         units[row.pop("shard")].append(Unit(**row))
     return [Shard(number, tuple(units[number])) for number in sorted(units)]
+
+
+def list_parts(data: bytes, plan: str) -> list[str]:
+    """Return the names of all shards' files, in their order, without reading what they hold."""
+    found = pq.read_table(io.BytesIO(data), columns=["shard", "content"]).group_by(["shard", "content"]).aggregate([])
+    return [_name_part(row["shard"], row["content"], plan) for row in found.sort_by("shard").to_pylist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +224,12 @@ def read_unit(unit: Unit) -> Iterator[tuple[Trajectory, RunFacts] | Problem]:
                 if isinstance(found, Problem):
                     yield Problem(file=file, line=found.line, reason=found.reason, kind=found.kind)
                 else:
-                    yield _rename(found, file), facts
+                    yield replace(found, file=file), facts
     except FileNotFoundError:
         yield Problem(file=unit.url, line=None, reason="is no longer there; it was when the study began")
     except FormatError as error:
         reason = str(error).partition("; formats known:")[0].partition(" Formats known:")[0]
         yield Problem(file=unit.url, line=None, reason=reason.partition(": ")[2] or reason)
-
-
-def _rename(run: Trajectory, file: str, **changes: Any) -> Trajectory:
-    return replace(run, file=file, **changes)
 
 
 def _find_in_path(url: str, name: str) -> str:
@@ -282,7 +297,7 @@ def _read_row(
         if isinstance(item, Problem):
             yield Problem(file=unit.url, line=number, reason=item.reason, kind=item.kind)
         else:
-            yield _rename(item, unit.url, id=name if len(runs) == 1 else f"{name} {item.id}"), own
+            yield replace(item, file=unit.url, id=name if len(runs) == 1 else f"{name} {item.id}"), own
 
 
 def _drop_nulls(value: Any) -> Any:

@@ -117,58 +117,30 @@ CALLS: Final = pa.schema(
     [
         ("run", pa.uint64()),
         ("strategy", _WORD),
-        ("tokens", pa.list_(pa.int32())),
-        ("rewrites", pa.list_(pa.int32())),
-        ("summaries", pa.list_(pa.int32())),
+        *((name, pa.list_(pa.int32())) for name in ("tokens", "rewrites", "summaries")),
     ]
 )
 PROBLEMS: Final = pa.schema(
     [("shard", pa.int32()), ("file", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("kind", pa.string())]
 )
 
+_CAUSE: Final = [("cause", pa.string()), ("tokens", pa.int64()), ("usd", pa.float64()), ("avoidable_usd", pa.float64())]
+_FINDING: Final = [
+    *((name, pa.int64()) for name in ("call", "tokens", "first_token")),
+    *((name, pa.string()) for name in ("cause", "place")),
+    *((name, pa.float64()) for name in ("usd", "seconds")),
+    ("is_inferred", pa.bool_()),
+]
 #: Of an audit: a row for each call that a log records; one with call 0 for a log without usage. place: the run's, in
 #: the order of reading. signature: equal for a call and its copy in another log.
 AUDIT_ROWS: Final = pa.schema(
     [
-        ("place", pa.int64()),
-        ("call", pa.int32()),
-        ("signature", pa.uint64()),
-        ("file", pa.string()),
-        ("trajectory", pa.string()),
+        *(("place", pa.int64()), ("call", pa.int32()), ("signature", pa.uint64())),
+        *(("file", pa.string()), ("trajectory", pa.string())),
         *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag")),
-        ("is_priced", pa.bool_()),
-        ("tokens", pa.int64()),
+        *(("is_priced", pa.bool_()), ("tokens", pa.int64())),
         *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd")),
-        (
-            "causes",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("cause", pa.string()),
-                        ("tokens", pa.int64()),
-                        ("usd", pa.float64()),
-                        ("avoidable_usd", pa.float64()),
-                    ]
-                )
-            ),
-        ),
-        (
-            "findings",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("call", pa.int32()),
-                        ("cause", pa.string()),
-                        ("tokens", pa.int64()),
-                        ("first_token", pa.int64()),
-                        ("usd", pa.float64()),
-                        ("place", pa.string()),
-                        ("seconds", pa.float64()),
-                        ("is_inferred", pa.bool_()),
-                    ]
-                )
-            ),
-        ),
+        *(("causes", pa.list_(pa.struct(_CAUSE))), ("findings", pa.list_(pa.struct(_FINDING)))),
     ]
 )
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 _Array: TypeAlias = np.ndarray[Any, Any]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,36 +167,32 @@ def load_tuning_sample(url: str, seed: int) -> tuple[Loaded, str]:
     for unit in _shuffle_units(units, f"{seed}\0"):
         folder, _, name = unit.url.rpartition("/")
         strata[folder, name.partition(".")[2]].append(unit)
-    total = len(units)
-    share = min(1.0, TUNED_RUNS / total)
-    # The largest remainders get what rounding leaves over, so that the sum is right.
-    quotas = {key: int(len(own) * share) for key, own in strata.items()}
-    rest = sorted(strata, key=lambda key: (quotas[key] - len(strata[key]) * share, key))
-    for key in rest[: min(TUNED_RUNS, total) - sum(quotas.values())]:
-        quotas[key] += 1
+    chosen = _take_shares(list(strata.values()), TUNED_RUNS)
     generator = random.Random(seed)
     by_format: dict[str, list[Trajectory]] = defaultdict(list)
     problems: list[Problem] = []
-    for key in sorted(strata):
-        for unit in strata[key][: quotas[key]]:
-            for found in read_unit(unit):
-                if isinstance(found, Problem):
-                    problems.append(found)
-                    continue
-                kept = by_format[found[0].format]
-                kept.append(found[0])
-                if len(kept) > 2 * TUNED_RUNS:
-                    by_format[found[0].format] = generator.sample(kept, TUNED_RUNS)
+    for unit in sorted(chosen, key=lambda unit: (unit.url, unit.row_group)):
+        for found in read_unit(unit):
+            if isinstance(found, Problem):
+                problems.append(found)
+                continue
+            kept = by_format[found[0].format]
+            kept.append(found[0])
+            if len(kept) > 2 * TUNED_RUNS:
+                by_format[found[0].format] = generator.sample(kept, TUNED_RUNS)
     every = sum(map(len, by_format.values()))
-    runs: list[Trajectory] = []
-    for reader in sorted(by_format):
-        own = by_format[reader]
-        count = len(own) if every <= TUNED_RUNS else max(1, round(TUNED_RUNS * len(own) / every))
-        runs += own if count >= len(own) else generator.sample(own, count)
+    for own in by_format.values():
+        generator.shuffle(own)
+    runs = _take_shares(list(by_format.values()), TUNED_RUNS)
     if not runs:
         raise FormatError(f"{url}: no run of the study can be read: " + "; ".join(map(str, problems[:3])))
-    read = sum(quotas.values())
-    chosen = f"{len(runs):,} runs of {read:,} of {total:,} files and archives"
-    text = f"Tuned on a stratified sample: {chosen}, by folder, kind of file and format, seed {seed}."
+    told = f"{len(runs):,} runs of {len(chosen):,} of {len(units):,} files and archives"
+    text = f"Tuned on a stratified sample: {told}, by folder, kind of file and format, seed {seed}."
     loaded = Loaded(number_duplicates(sorted(runs, key=lambda run: (run.file, run.id))), tuple(problems))
-    return loaded, text if read < total or len(runs) < every else ""
+    return loaded, text if len(chosen) < len(units) or len(runs) < every else ""
+
+
+def _take_shares(groups: Sequence[Sequence[_Item]], most: int) -> list[_Item]:
+    """Return at most `most` items, of each group the same share, from its front."""
+    placed = [((place + 0.5) / len(own), item) for own in groups for place, item in enumerate(own)]
+    return [item for _, item in sorted(placed, key=lambda each: each[0])[:most]]

@@ -6,8 +6,7 @@ import io
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -111,25 +110,22 @@ class ShardTask:
         samples = _load_samples(self.folder, self.plan)
         problems: list[Problem] = []
         runs = 0
-        with ExitStack() as stack:
-            tables = {
-                name: stack.enter_context(_TableWriter(schema, self.plan)) for name, schema in self.work.schemas.items()
-            }
-            for unit in shard.units:
-                for found in read_unit(unit):
-                    if isinstance(found, Problem):
-                        problems.append(found)
-                        continue
-                    rows, own_problems = self._measure_run(*found, samples, (shard.number << 32) + runs)
-                    problems += own_problems
-                    runs += 1
-                    for name, own in rows.items():
-                        tables[name].add(own)
+        tables = {name: _TableWriter(schema, self.plan) for name, schema in self.work.schemas.items()}
+        for unit in shard.units:
+            for found in read_unit(unit):
+                if isinstance(found, Problem):
+                    problems.append(found)
+                    continue
+                rows, own_problems = self._measure_run(*found, samples, (shard.number << 32) + runs)
+                problems += own_problems
+                runs += 1
+                for name, own in rows.items():
+                    tables[name].add(own)
         listed = [encode_problem(shard.number, problem) for problem in problems]
         write_problems(folder, part, listed, self.plan)
         # The rows last: where they are, the shard is finished.
         for name in sorted(tables, key=lambda name: name == ROWS_FOLDER):
-            folder.write(f"{name}/{part}", tables[name].buffer.getvalue())
+            folder.write(f"{name}/{part}", tables[name].finish())
         return ShardResult(shard.number, runs, len(problems), time.process_time() - before)
 
     def _measure_run(
@@ -146,29 +142,24 @@ class ShardTask:
             return {}, [Problem(file=run.file, line=None, reason=reason, kind="bug")]
 
 
-@dataclass(slots=True)
 class _TableWriter:
     """A table that grows by rows, in memory as compressed Parquet."""
 
-    schema: pa.Schema
-    plan: str
-    buffer: io.BytesIO = field(default_factory=io.BytesIO)
-    _held: list[Mapping[str, Any]] = field(default_factory=list)
-    _writer: Any = None
-
-    def __enter__(self) -> _TableWriter:
-        schema = self.schema.with_metadata({"elision.plan": self.plan})
-        self._writer = pq.ParquetWriter(self.buffer, schema, compression="zstd")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._flush()
-        self._writer.close()
+    def __init__(self, schema: pa.Schema, plan: str) -> None:
+        self._buffer = io.BytesIO()
+        self._writer = pq.ParquetWriter(self._buffer, schema.with_metadata({"elision.plan": plan}), compression="zstd")
+        self._held: list[Mapping[str, Any]] = []
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._held += rows
         if len(self._held) >= _HELD_ROWS:
             self._flush()
+
+    def finish(self) -> bytes:
+        """Return the whole table. Nothing can be added after that."""
+        self._flush()
+        self._writer.close()
+        return self._buffer.getvalue()
 
     def _flush(self) -> None:
         self._writer.write_table(pa.Table.from_pylist(self._held, self._writer.schema))
@@ -197,6 +188,6 @@ def write_problems(folder: StudyFolder, part: str, rows: Sequence[Mapping[str, A
     if not rows:
         folder.remove(name)
         return
-    with _TableWriter(PROBLEMS, plan) as table:
-        table.add(rows)
-    folder.write(name, table.buffer.getvalue())
+    table = _TableWriter(PROBLEMS, plan)
+    table.add(rows)
+    folder.write(name, table.finish())

@@ -6,12 +6,10 @@ is refused, since its rows would not add up.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,11 +26,6 @@ MANIFEST_FILE: Final = "manifest.parquet"
 SAMPLE_FILE: Final = "sample.parquet"
 #: How the name of a file begins that is not whole yet; nothing reads it.
 _TEMPORARY: Final = ".writing-"
-#: What another attempt does not help against.
-_HOPELESS: Final = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST),
-)
-_ATTEMPTS: Final = 3
 
 
 class StudyPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,18 +49,14 @@ class StudyPlan(msgspec.Struct, frozen=True, kw_only=True):
         return digest_bytes(msgspec.json.encode(self, order="sorted"))
 
     def list_differences(self, other: StudyPlan) -> list[str]:
-        """Return each setting that differs, with its value here and in `other`."""
-        mine, theirs = (_flatten(msgspec.to_builtins(plan)) for plan in (self, other))
-        names = sorted(name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name))
-        return [f"{name.replace('_', ' ')} {_quote(mine.get(name))} / {_quote(theirs.get(name))}" for name in names]
-
-
-def _flatten(plan: Mapping[str, Any]) -> dict[str, Any]:
-    return {**{name: value for name, value in plan.items() if name != "options"}, **plan["options"]}
-
-
-def _quote(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        """Return each setting that differs, with its value here and in `other`, as JSON."""
+        mine, theirs = ({**msgspec.structs.asdict(plan), **plan.options, "options": None} for plan in (self, other))
+        found = {name: (mine.get(name), theirs.get(name)) for name in sorted(mine.keys() | theirs.keys())}
+        return [
+            f"{name.replace('_', ' ')} {' / '.join(json.dumps(value, ensure_ascii=False) for value in values)}"
+            for name, values in found.items()
+            if values[0] != values[1]
+        ]
 
 
 def digest_bytes(data: bytes) -> str:
@@ -88,7 +77,7 @@ class StudyFolder:
 
     @property
     def is_local(self) -> bool:
-        return "file" in _list_protocols(self._place[0])
+        return is_local_system(self._place[0])
 
     def locate(self, name: str) -> str:
         """Return the address of the file or pattern `name`, as DuckDB takes it."""
@@ -123,17 +112,15 @@ class StudyFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Put a file there, whole or not at all; one that is there already is replaced. Raises OutputError."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return self._write(name, data)
-            except Exception as error:
-                # fsspec's implementations have errors of their own; none of them may cost more than this file.
-                if attempt == _ATTEMPTS or getattr(error, "errno", None) in _HOPELESS:
-                    reason = getattr(error, "strerror", None) or describe_error(error)
-                    raise OutputError(
-                        f"{self.locate(name)}: cannot be written ({reason}); run the command again once it can:"
-                        " the study continues where it stopped"
-                    ) from error
+        try:
+            self._write(name, data)
+        except Exception as error:
+            # fsspec's implementations have errors of their own; they have tried more than once.
+            reason = getattr(error, "strerror", None) or describe_error(error)
+            raise OutputError(
+                f"{self.locate(name)}: cannot be written ({reason}); run the command again once it can:"
+                " the study continues where it stopped"
+            ) from error
 
     def _write(self, name: str, data: bytes) -> None:
         system, root = self._place
@@ -211,11 +198,6 @@ def open_url(url: str) -> tuple[Any, str]:
     return system, str(path)
 
 
-def _list_protocols(system: Any) -> tuple[str, ...]:
-    found = system.protocol
-    return (found,) if isinstance(found, str) else tuple(found)
-
-
 def is_local_system(system: Any) -> bool:
     """Return whether `system` is this machine's files."""
-    return "file" in _list_protocols(system)
+    return system.protocol == "file" or "file" in tuple(system.protocol)

@@ -8,6 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any
 
+import msgspec
+
 from elision.errors import SpecError
 from elision.lab.candidates import Candidate, parse_candidates
 from elision.lab.results import prices_json
@@ -55,7 +57,7 @@ def prepare_study(
     )
     found = folder.load_plan()
     if found is not None:
-        folder.check_plan(_replace_sample(plan, found.sample))
+        folder.check_plan(msgspec.structs.replace(plan, sample=found.sample))
         sample = folder.read(SAMPLE_FILE)
         if digest_bytes(sample) != found.sample:
             raise SpecError(
@@ -70,19 +72,11 @@ def prepare_study(
     units = [unit for shard in shards for unit in shard.units] if options["kind"] == "replay" else []
     sample = take_sample(units, settings, lambda read: progress(f"reading the sample: {read} files"))
     folder.write(SAMPLE_FILE, sample)
-    plan = _replace_sample(plan, digest_bytes(sample))
-    folder.write(SETTINGS_FILE, json.dumps(_to_json(plan), indent=1, ensure_ascii=False).encode())
+    plan = msgspec.structs.replace(plan, sample=digest_bytes(sample))
+    folder.write(SETTINGS_FILE, msgspec.json.format(msgspec.json.encode(plan), indent=1))
     # Another process may have begun at the same moment: what is stored counts for all.
     stored = folder.load_plan()
     return stored or plan, decode_manifest(folder.read(MANIFEST_FILE))
-
-
-def _replace_sample(plan: StudyPlan, sample: str) -> StudyPlan:
-    return StudyPlan(**{**_to_json(plan), "paths": plan.paths, "sample": sample})
-
-
-def _to_json(plan: StudyPlan) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in plan.__struct_fields__}
 
 
 def _make_absolute(path: str) -> str:

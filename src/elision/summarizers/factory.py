@@ -90,7 +90,7 @@ def make_summarizer(
         return DigestSummarizer(redaction)
     if kind not in KINDS[1:] or not model:
         wanted = ", ".join(name if name == "digest" else f"{name}:MODEL" for name in KINDS)
-        raise SpecError(f"no summarizer {spec!r}; there are: {wanted}")
+        raise SpecError(f"no summarizer {spec!r}; give one of: {wanted}")
     if kind == "litellm":
         endpoint: Endpoint = LiteLLMEndpoint(model, key=api_key, base_url=base_url, extra=extra)
     else:

@@ -54,7 +54,8 @@ def _list_shown_items(state: State, turns: Iterable[Turn]) -> Iterator[str]:
         for message in turn.interjections:
             yield from find_items(message.text)
         for position, observation in enumerate(turn.observations, start=1):
-            yield from find_items(state.hidden.get((turn.index, position), observation.text))
+            shown = state.find_hiding_text((turn.index, position))
+            yield from find_items(observation.text if shown is None else shown)
 
 
 def estimate_call(state: State, context: DecisionContext, covers: int, output: int) -> SummaryCall:

@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, Final
 
 from elision.providers.provider import Api
-from elision.providers.request_rules import list_violations
 from elision.providers.shared.json_reading import Json
+from elision.testing.request_rules import list_violations
 
 #: API -> module and name of the type that its package gives a request.
 _TYPES: Final[Mapping[Api, tuple[str, str]]] = {

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from elision.trajectory.plan import Clip, Fold, Key, Mask, Summary
+from elision.trajectory.plan import Edit, Key, Summary
 from elision.trajectory.record_fields import write_always
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
@@ -15,6 +15,29 @@ from elision.trajectory.usage import Usage
 
 class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="e"):
     """What happened in a session; as JSON its `e` names the event, and fields that have their default are left out."""
+
+
+class EditLists:
+    """The edits of an event by kind."""
+
+    __slots__ = ()
+    edits: tuple[Edit, ...]
+
+    @property
+    def masks(self) -> tuple[Edit, ...]:
+        return tuple(edit for edit in self.edits if edit.kind == "mask")
+
+    @property
+    def clips(self) -> tuple[Edit, ...]:
+        return tuple(edit for edit in self.edits if edit.kind == "clip")
+
+    @property
+    def folds(self) -> tuple[Edit, ...]:
+        return tuple(edit for edit in self.edits if edit.kind == "fold")
+
+    @property
+    def unfolded(self) -> tuple[Key, ...]:
+        return tuple(edit.key for edit in self.edits if edit.kind == "whole")
 
 
 class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
@@ -71,39 +94,34 @@ class TurnAmended(SessionEvent, frozen=True, tag="amended"):
     node: str = ""
 
 
-class TurnsDropped(SessionEvent, frozen=True, kw_only=True, tag="dropped"):
+class TurnsDropped(EditLists, SessionEvent, frozen=True, kw_only=True, tag="dropped"):
     """The client no longer sends turns 1 ... `through`: it trims its own history. Views leave them out from now on.
 
-    The log keeps the turns, so they can be recalled. folds, unfolded: how results are shown whose repeated lines
-    referred to the dropped turns. words: what the client sends in their place, such as a summary; they follow its head,
+    The log keeps the turns, so they can be recalled. edits: how results are shown whose repeated lines referred to the
+    dropped turns. words: what the client sends in their place, such as a summary; they follow its head,
     and take the place of earlier ones. None leaves those where they are.
     """
 
     through: int
     words: Message | None = None
-    folds: tuple[Fold, ...] = ()
-    unfolded: tuple[Key, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
 
-class PassDecided(SessionEvent, frozen=True, tag="decided"):
+class PassDecided(EditLists, SessionEvent, frozen=True, tag="decided"):
     """One pass: everything it hid, at once (I4), or nothing and why.
 
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
-    asked, because the store failed. folds: observations that are shown with repeated lines folded from now on; a later
-    fold of the same observation takes the place of the earlier one. unfolded: those that are shown whole again.
+    asked, because the store failed. edits: at most one for each observation; a later one takes the place of an earlier.
     bound: whether the provider clears results itself and binds thinking to this request. What the request is the first
     to show folded stays so in every such request.
     """
 
     call: int
     reason: str
-    masks: tuple[Mask, ...] = ()
-    clips: tuple[Clip, ...] = ()
+    edits: tuple[Edit, ...] = ()
     summary: Summary | None = None
     offers: bool = False
     held: bool = False
-    folds: tuple[Fold, ...] = ()
-    unfolded: tuple[Key, ...] = ()
     bound: bool = False
 
 

@@ -14,7 +14,6 @@ Other numbers stay: `app.py:345: error: …`, `404: Not Found`, `2026-11-22 10:1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from typing import Final
 
 #: A path has a dot or a slash; looked ahead for, so that a long line without a colon is read twice and no more.
@@ -40,43 +39,34 @@ def strip_gutters(text: str) -> str:
     return "".join([*parts, text[end:]])
 
 
-def find_gutters(text: str) -> Iterator[re.Match[str]]:
-    """Yield the gutters of `text`, in order. Groups: what is before the number, the number, the mark after it."""
-    numbered = list(_NUMBERED.finditer(text))
-    for run in _find_listings(text, numbered):
+def find_gutters(text: str) -> list[re.Match[str]]:
+    """Return the gutters of `text`, in order. Groups: what is before the number, the number, the mark after it."""
+    # Runs of neighbouring lines whose numbers follow each other.
+    runs: list[list[re.Match[str]]] = []
+    wanted = -1
+    for match in _NUMBERED.finditer(text):
+        number = int(match[2][-9:])
+        before = runs[-1][-1] if runs else match
+        if (
+            number == wanted
+            and match[1].strip() == before[1].strip()
+            and text.find("\n", before.end(), match.start()) == match.start() - 1
+        ):
+            runs[-1].append(match)
+        else:
+            runs.append([match])
+        wanted = number + 1
+    gutters = []
+    for run in runs:
         for match in run:
-            if _is_gutter(text, match, len(run)):
-                yield match
-
-
-def _find_listings(text: str, numbered: Sequence[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
-    """`numbered` in runs of neighbouring lines whose numbers follow each other."""
-    run: list[re.Match[str]] = []
-    for match in numbered:
-        if run and not _is_next_line(text, run[-1], match):
-            yield run
-            run = []
-        run.append(match)
-    if run:
-        yield run
-
-
-def _is_next_line(text: str, before: re.Match[str], match: re.Match[str]) -> bool:
-    """Whether the line of `match` comes right after that of `before`, with the next number."""
-    return (
-        int(match[2][-9:]) == int(before[2][-9:]) + 1
-        and match[1].strip() == before[1].strip()
-        and text.find("\n", before.end(), match.start()) == match.start() - 1
-    )
-
-
-def _is_gutter(text: str, match: re.Match[str], run: int) -> bool:
-    """Whether the number of `match` is a gutter's. run: how many lines in a row are numbered one after the other."""
-    lead, number, mark = match.groups()
-    if mark == "\u2192":
-        return True
-    if mark == "\t":
-        return len(lead) + len(number) >= _WIDTH and not lead.strip()
-    if mark in "|-":
-        return run > 1
-    return run >= _LISTING or _CODE.match(text, match.end()) is not None
+            lead, digits, mark = match.groups()
+            if mark == "\t":
+                is_gutter = len(lead) + len(digits) >= _WIDTH and not lead.strip()
+            elif mark in "|-":
+                is_gutter = len(run) > 1
+            else:
+                is_code = mark == "\u2192" or _CODE.match(text, match.end()) is not None
+                is_gutter = is_code or len(run) >= _LISTING
+            if is_gutter:
+                gutters.append(match)
+    return gutters

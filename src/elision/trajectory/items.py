@@ -74,10 +74,6 @@ _SHAPE = re.compile(
 )
 
 
-def _is_item(word: str) -> bool:
-    return len(word) <= LONGEST_ITEM and (bool(_NUMBER.match(word)) or bool(_SHAPE.match(word)))
-
-
 class ItemCache:
     """Finds the items of texts, and keeps those of the texts that were asked for last.
 
@@ -123,19 +119,19 @@ def find_items(text: str) -> tuple[str, ...]:
 def find_items_uncached(text: str) -> tuple[str, ...]:
     """The same as `find_items`, for a text that nobody asks for again."""
     # Piece by piece: a call of C over all of a large text would let no other thread run meanwhile.
-    pieces = list(_split_pieces(text))
-    items = dict.fromkeys(_list_items(_list_words(pieces)))
+    pieces = _split_pieces(text)
+    items = dict.fromkeys(chain.from_iterable(map(_WORD_CACHE.__getitem__, _list_words(pieces))))
     for piece in pieces:
         in_quotes = dict.fromkeys(map(itemgetter(1), _QUOTED.findall(piece)))
         items |= dict.fromkeys(filter(_is_quoted_item, in_quotes))
     return tuple(items)
 
 
-def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-    """Yield (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
+def find_items_by_line(text: str, wanted: Set[str]) -> list[tuple[int, str, tuple[str, ...]]]:
+    """Return (number from 0, line, its items) of each line of `text` that has one of the `wanted` items."""
     if not wanted:
-        return
-    pieces = list(_split_pieces(text))
+        return []
+    pieces = _split_pieces(text)
     words_with_items = frozenset(_list_words(pieces))
     wanted_words = {word for word in words_with_items if not wanted.isdisjoint(_WORD_CACHE[word])}
     quoted: dict[int, list[str]] = {}
@@ -146,22 +142,22 @@ def find_items_by_line(text: str, wanted: Set[str]) -> Iterator[tuple[int, str, 
         number += piece.count("\n")
     lines_with_quoted = {number for number, words in quoted.items() if not wanted.isdisjoint(words)}
     lines = text.split("\n")
+    found = []
     for number, words in enumerate(_list_words_by_line(pieces)):
         if number in lines_with_quoted or not wanted_words.isdisjoint(words):
-            found = chain(_list_items(filter(words_with_items.__contains__, words)), quoted.get(number, ()))
-            yield number, lines[number], tuple(dict.fromkeys(found))
+            items = chain.from_iterable(map(_WORD_CACHE.__getitem__, filter(words_with_items.__contains__, words)))
+            found.append((number, lines[number], tuple(dict.fromkeys(chain(items, quoted.get(number, ()))))))
+    return found
 
 
-def _list_words_by_line(pieces: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the words of each line; a piece may begin within one."""
-    words: list[str] = []
+def _list_words_by_line(pieces: Iterable[str]) -> list[list[str]]:
+    """Return the words of each line; a piece may begin within one."""
+    lines: list[list[str]] = [[]]
     for piece in pieces:
         first, *others = _separate_words(piece).split("\n")
-        words += first.split()
-        for line in others:
-            yield words
-            words = line.split()
-    yield words
+        lines[-1] += first.split()
+        lines += [line.split() for line in others]
+    return lines
 
 
 def _list_words(pieces: Iterable[str]) -> Iterator[str]:
@@ -182,14 +178,15 @@ def _list_words(pieces: Iterable[str]) -> Iterator[str]:
     return filter(_WORD_CACHE.__getitem__, chosen)
 
 
-def _split_pieces(text: str) -> Iterator[str]:
-    """Yield `text` in pieces of about `PIECE` characters, so that no item is cut."""
+def _split_pieces(text: str) -> list[str]:
+    """Return `text` in pieces of about `PIECE` characters, so that no item is cut."""
+    pieces = []
     start = 0
     while len(text) - start > 2 * PIECE:
         end = _find_cut(text, start)
-        yield text[start:end]
+        pieces.append(text[start:end])
         start = end
-    yield text[start:]
+    return [*pieces, text[start:]]
 
 
 def _find_cut(text: str, start: int) -> int:
@@ -216,11 +213,6 @@ def _may_be_quoted(text: str, place: int) -> bool:
     return False
 
 
-def _list_items(words: Iterable[str]) -> Iterator[str]:
-    """Return the items of these words, with repetitions."""
-    return chain.from_iterable(map(_WORD_CACHE.__getitem__, words))
-
-
 def _find_quoted(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line, from 0, and the text of what is an item because it is in quotes."""
     line = 0
@@ -244,51 +236,45 @@ def _separate_words(text: str) -> str:
     return text.encode("ascii", "replace").replace(b"</", b"  ").translate(_SEPARATED).decode("ascii")
 
 
-def _split_word(word: str) -> tuple[str, ...]:
-    pieces = _ESCAPES.split(word) if "\\" in word else [word]
-    trimmed = [piece for piece in map(_trim_word, pieces) if len(piece) >= 3 and not _PAGE_METADATA.match(piece)]
-    return tuple(filter(_is_item, chain.from_iterable(map(_list_parts, trimmed))))
-
-
 class _WordCache(dict[str, tuple[str, ...]]):
     """The items of words. Texts of one run use the same words over and over: nearly all of the work is looked up."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        found = _split_word(word)
+        found: list[str] = []
+        for piece in _ESCAPES.split(word) if "\\" in word else (word,):
+            # Without the punctuation around it; the slash or tilde that begins a path stays.
+            trimmed = piece.rstrip(_TRIM).lstrip(":-\\#@%+$")
+            while trimmed.startswith("./"):
+                trimmed = trimmed[2:]
+            if "/" not in trimmed:
+                trimmed = trimmed.lstrip(_TRIM)
+            if 3 <= len(trimmed) <= _LONGEST_WORD and not _PAGE_METADATA.match(trimmed):
+                found += _list_parts(trimmed)
+        items = tuple(
+            part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.match(part))
+        )
         # A blob comes once and would only take room.
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _WORDS_KEPT:
                 self.clear()
-            self[word] = found
-        return found
+            self[word] = items
+        return items
 
 
 _WORD_CACHE: Final = _WordCache()
 
 
-def _trim_word(word: str) -> str:
-    """`word` without the punctuation around it; the slash or tilde that begins a path stays."""
-    word = word.rstrip(_TRIM).lstrip(":-\\#@%+$")
-    while word.startswith("./"):
-        word = word[2:]
-    if "/" in word:
-        return word
-    return word.lstrip(_TRIM)
-
-
 def _list_parts(word: str) -> list[str]:
-    if len(word) > _LONGEST_WORD:
-        return []
+    """Return a word, what colons separate in it, and the last component of each path or dotted name."""
     parts = [word]
     if ":" in word:
-        parts += [piece for piece in _COLON.split(word) if len(piece) >= 3]
-    for piece in list(parts):
-        if "/" in piece:
-            tail = piece.rsplit("/", 1)[1].strip(_TRIM)
-            if len(tail) >= 3:
-                parts.append(tail)
-        elif "." in piece and not _NUMBER.match(piece):
-            tail = piece.rsplit(".", 1)[1]
-            if len(tail) >= 3:
-                parts.append(tail)
+        parts += [part for part in _COLON.split(word) if len(part) >= 3]
+    for part in list(parts):
+        tail = ""
+        if "/" in part:
+            tail = part.rsplit("/", 1)[1].strip(_TRIM)
+        elif "." in part and not _NUMBER.match(part):
+            tail = part.rsplit(".", 1)[1]
+        if len(tail) >= 3:
+            parts.append(tail)
     return parts

@@ -24,22 +24,6 @@ def make_handle(key: Key) -> str:
     return f"t{key[0]}.{key[1]}"
 
 
-class Mask(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Observation `key` gives way to `text`, word for word, from now on."""
-
-    key: Key
-    text: str
-    renderer: int = RENDERER
-
-
-class Clip(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The newest observation alone broke the budget: it is sent as `text`, its head and tail (I7)."""
-
-    key: Key
-    text: str
-    renderer: int = RENDERER
-
-
 class Gutter(msgspec.Struct, frozen=True, omit_defaults=True):
     """The line numbers in front of a run's lines: `prefix`, the number (at least `width` wide), `mark`.
 
@@ -78,11 +62,17 @@ class FoldedRun(msgspec.Struct, frozen=True, omit_defaults=True):
     is_whole: bool = False
 
 
-class Fold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Observation `key` is shown as `text` from now on: each of `runs` is one line of it, all others are unchanged."""
+#: What is shown in place of an observation: a placeholder; its head and tail, where the newest one alone broke the
+#: budget (I7); all of it with a line for each run that the view shows elsewhere; all of it again.
+EditKind: TypeAlias = Literal["mask", "clip", "fold", "whole"]
+
+
+class Edit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Observation `key` is shown as `text` from now on, word for word. runs: of a fold, each is one line of `text`."""
 
     key: Key
-    text: str
+    kind: EditKind
+    text: str = ""
     runs: tuple[FoldedRun, ...] = ()
     renderer: int = RENDERER
 
@@ -179,10 +169,10 @@ class Plan:
     reason:    one of the schedule's or budget's words, always set.
     """
 
-    masks: tuple[Mask, ...] = ()
+    masks: tuple[Edit, ...] = ()
     summarize_to: int = 0
     summary_tokens: int = 0
-    clips: tuple[Clip, ...] = ()
+    clips: tuple[Edit, ...] = ()
     is_urgent: bool = False
     is_model_free: bool = False
     reason: str

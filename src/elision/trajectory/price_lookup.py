@@ -207,10 +207,12 @@ def _list_models_on(day: date, alone: bool) -> tuple[str, ...]:
 
 def _describe_unknown(name: str, parted: _ModelName, row: PriceEntry | None) -> str:
     searched = f"our table of {load_price_table().dated}" + ("" if _load_genai() is None else " and genai-prices")
-    return "; ".join([f"no price for model {name!r} in {searched}", *_list_remedies(name, parted, row)])
+    found = "; ".join([f"no price for model {name!r} in {searched}", *_list_hints(name, parted, row)])
+    example = "--price input=3,cache_write=3.75,cache_read=0.3,output=15 (USD per million tokens)"
+    return f"{found}. Give it with {example}, or a set with --prices: {', '.join(load_price_table().sets)}"
 
 
-def _list_remedies(name: str, parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
+def _list_hints(name: str, parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
     if row is not None:
         seller = "/".join(parted.hosts)
         yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
@@ -218,8 +220,6 @@ def _list_remedies(name: str, parted: _ModelName, row: PriceEntry | None) -> Ite
         yield f"close names: {', '.join(close)}"
     if _load_genai() is None:
         yield f"genai-prices, which is not installed, knows more: {install('lab')}"
-    yield "or give it yourself, in USD per million tokens: --price input=3,cache_write=3.75,cache_read=0.3,output=15"
-    yield f"or take a named set: {', '.join(load_price_table().sets)}"
 
 
 def find_close_models(name: str) -> list[str]:

@@ -390,7 +390,9 @@ def _compile_pattern(kind: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise SettingError(f"redaction: the expression of {kind!r} does not compile: {error}: {text}") from error
+        raise SettingError(
+            f"redaction: the expression of {kind!r} does not compile ({error}); correct {text!r}"
+        ) from error
 
 
 def _join_alternatives(words: Iterable[str]) -> str:

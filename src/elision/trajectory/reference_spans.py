@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from elision.trajectory.plan import Fold, Key
+from elision.trajectory.plan import Edit, Key
 
 #: Anything that is ordered.
 Place = TypeVar("Place", bound=Any)
 
 
-def list_spans(folds: Iterable[Fold]) -> list[tuple[Key, Key]]:
+def list_spans(folds: Iterable[Edit]) -> list[tuple[Key, Key]]:
     """Return the spans of `folds`."""
     return [(min(run.source for run in fold.runs), fold.key) for fold in folds]
 

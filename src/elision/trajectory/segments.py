@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final
 
-from elision.trajectory.plan import Key, Summary
+from elision.trajectory.plan import Edit, EditKind, Key, Summary
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Head, Observation, Turn
-from elision.trajectory.view import Segment
+from elision.trajectory.view import Segment, SegmentKind
 
-#: Observations that are shown as another text, or whole again: how, and the text.
-Edits = dict[Key, tuple[Literal["placeholder", "clipped", "folded", "observation"], str]]
+#: What a segment is that shows an edit.
+_KINDS: Final[Mapping[EditKind, SegmentKind]] = {"mask": "placeholder", "clip": "clipped", "fold": "folded"}
 
 
 def make_head_segments(head: Head, sizer: Sizer) -> list[Segment]:
@@ -64,12 +64,13 @@ def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer,
     return segments
 
 
-def edit_segment(segment: Segment, edits: Edits, sizer: Sizer) -> Segment:
+def edit_segment(segment: Segment, edits: Mapping[Key, Edit], sizer: Sizer) -> Segment:
     """Return the segment as it is shown after `edits`."""
     key = (segment.turn, segment.index)
     if segment.kind not in ("observation", "folded", "clipped") or key not in edits:
         return segment
-    kind, text = edits[key]
-    if kind == "observation" and isinstance(segment.source, Observation):
-        return replace(segment, kind=kind, text="", tokens=sizer.count_observation(segment.source))
-    return replace(segment, kind=kind, text=text, tokens=sizer.count_text(text))
+    edit = edits[key]
+    if edit.kind != "whole":
+        return replace(segment, kind=_KINDS[edit.kind], text=edit.text, tokens=sizer.count_text(edit.text))
+    assert isinstance(segment.source, Observation)
+    return replace(segment, kind="observation", text="", tokens=sizer.count_observation(segment.source))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elision.trajectory.events import (
@@ -15,9 +16,8 @@ from elision.trajectory.events import (
     TurnAmended,
     TurnsDropped,
 )
-from elision.trajectory.plan import Fold, Key, Summary
+from elision.trajectory.plan import Edit, EditKind, Key, Summary
 from elision.trajectory.segments import (
-    Edits,
     edit_segment,
     insert_recall_tools,
     make_head_segments,
@@ -41,15 +41,14 @@ class State:
         self.sizer = sizer
         self.head = Head()
         self.turns: list[Turn] = []
-        self.hidden: dict[Key, str] = {}
-        #: Observations whose repeated lines are folded; each source of theirs is shown whole.
-        self.folded: dict[Key, Fold] = {}
+        #: How observations of the view are shown that are not shown whole. Each source of a fold is.
+        self.edits: dict[Key, Edit] = {}
+        self.edit_counts: Counter[EditKind] = Counter()
         #: Tokens that folding takes off the view.
         self.folded_tokens = 0
         self._fold_savings: dict[Key, int] = {}
-        #: Text of the observations that thinking is bound to as they were first sent, and those of them with folds.
-        self.fixed_texts: dict[Key, str] = {}
-        self.fixed_folds: dict[Key, Fold] = {}
+        #: How observations that thinking is bound to were first sent, where that was not whole.
+        self.fixed: dict[Key, Edit] = {}
         self.summary: Summary | None = None
         #: The newest turn that the client no longer sends.
         self.dropped_turns = 0
@@ -95,19 +94,37 @@ class State:
     @property
     def is_edited(self) -> bool:
         """Whether requests differ from the client's."""
-        return bool(self.hidden or self.folded or self.covered_turns or self.has_recall_tools)
+        return bool(self.edits or self.covered_turns or self.has_recall_tools)
 
-    def list_shown_texts(self) -> Iterator[tuple[Key, str]]:
-        """Yield the observations that are shown as another text, and the text."""
-        yield from self.hidden.items()
-        yield from ((key, fold.text) for key, fold in self.folded.items())
+    def find_fold(self, key: Key) -> Edit | None:
+        """Return how observation `key` is folded; None if it is not."""
+        edit = self.edits.get(key)
+        return edit if edit is not None and edit.kind == "fold" else None
+
+    def find_hiding_text(self, key: Key) -> str | None:
+        """Return what hides observation `key`: its placeholder, or what it was cut to; None if it is not hidden."""
+        edit = self.edits.get(key)
+        return edit.text if edit is not None and edit.kind != "fold" else None
+
+    @property
+    def hidden(self) -> dict[Key, str]:
+        """What hides observations of the view; work O(edits)."""
+        return {key: edit.text for key, edit in self.edits.items() if edit.kind != "fold"}
+
+    @property
+    def folded(self) -> dict[Key, Edit]:
+        """The folds of the view; work O(edits)."""
+        return {key: edit for key, edit in self.edits.items() if edit.kind == "fold"}
 
     def list_fixed_keys(self, turn: int) -> set[Key]:
         """Return the observations of `turn` that views hide, fold, or have as a source of folded lines."""
-        folds = [fold for key, fold in self.folded.items() if key[0] == turn]
-        fixed = {key for key in self.hidden if key[0] == turn}
-        fixed.update(fold.key for fold in folds)
-        return fixed.union(run.source for fold in folds for run in fold.runs if run.source[0] == turn)
+        edits = [edit for key, edit in self.edits.items() if key[0] == turn]
+        sources = {run.source for edit in edits for run in edit.runs if run.source[0] == turn}
+        return sources.union(edit.key for edit in edits)
+
+    def list_fixed_folds(self) -> list[Edit]:
+        """Return the folds that observations had as they were first sent, where thinking is bound to them."""
+        return [edit for edit in self.fixed.values() if edit.kind == "fold"]
 
     def find_observation(self, key: Key) -> Observation:
         return self.turns[key[0] - 1].observations[key[1] - 1]
@@ -259,10 +276,8 @@ class State:
         place = self.turn_places[turn.index]
         raw = self.raw_turn_places.pop()
         dropped = self.turns.pop()
-        self.hidden = {key: text for key, text in self.hidden.items() if key[0] < turn.index}
-        self._drop_folds([key for key in self.folded if key[0] >= turn.index])
-        self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] < turn.index}
-        self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] < turn.index}
+        self._drop_edits([key for key in self.edits if key[0] >= turn.index])
+        self.fixed = {key: edit for key, edit in self.fixed.items() if key[0] < turn.index}
         self.raw_track = self.raw_track.fork(raw)
         self.raw_last_length = min(self.raw_last_length, raw)
         self._rebuild_track(place, [])
@@ -296,39 +311,28 @@ class State:
             self.head_length += 1
         if event.bound and not self.shadow:
             self._fix_new_results(event)
-        hidden: Edits = {mask.key: ("placeholder", mask.text) for mask in event.masks}
-        hidden |= {clip.key: ("clipped", clip.text) for clip in event.clips}
-        edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
-        edits |= dict.fromkeys(event.unfolded, ("observation", ""))
-        edits |= hidden
-        if not edits and event.summary is None:
+        if not event.edits and event.summary is None:
             return
-        self.hidden.update((key, text) for key, (_, text) in hidden.items())
-        self._drop_folds((*event.unfolded, *hidden))
-        self.folded |= {fold.key: fold for fold in event.folds}
+        edits = self._set_edits(event.edits)
         first = min((self.observation_places[key] for key in edits), default=len(self.track.segments))
         behind = first
         opening: list[Segment] = []
         if event.summary is not None:
             self.summary = event.summary
-            self._forget_edits(event.summary.covers)
+            self._drop_edits([key for key in self.edits if key[0] <= event.summary.covers])
             first = self.head_length
             behind = self.turn_places.get(event.summary.covers + 1, len(self.track.segments))
             self._drop_covered_places(event.summary.covers)
             opening = make_summary_segments(event.summary, self.turns, self.sizer, after=self.dropped_turns)
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[behind:]]
         self._rebuild_track(first, opening + rest)
-        self._count_fold_savings(event.folds)
+        self._count_fold_savings(event.edits)
 
     def _drop_turns(self, event: TurnsDropped) -> None:
         """Leave turns 1 ... `event.through` out of all later views. A summary that covers some of them stays."""
-        edits: Edits = {fold.key: ("folded", fold.text) for fold in event.folds}
-        edits |= dict.fromkeys(event.unfolded, ("observation", ""))
-        self._drop_folds(event.unfolded)
-        self._forget_edits(event.through)
-        self.folded |= {fold.key: fold for fold in event.folds}
-        self.fixed_texts = {key: text for key, text in self.fixed_texts.items() if key[0] > event.through}
-        self.fixed_folds = {key: fold for key, fold in self.fixed_folds.items() if key[0] > event.through}
+        self._drop_edits([key for key in self.edits if key[0] <= event.through])
+        edits = self._set_edits(event.edits)
+        self.fixed = {key: edit for key, edit in self.fixed.items() if key[0] > event.through}
         self.dropped_turns = event.through
         kept = self.turn_places.get(self.covered_turns + 1, len(self.track.segments))
         opening = [each for each in self.track.segments[self.head_length : kept] if self._stays(each)]
@@ -342,7 +346,7 @@ class State:
         self.head_length = first + len(head)
         self._rebuild_track(first, head + opening + rest)
         self._drop_raw_turns(event.through)
-        self._count_fold_savings(event.folds)
+        self._count_fold_savings(event.edits)
 
     def _stays(self, segment: Segment) -> bool:
         """Return whether a segment between head and turns stays when the client drops turns: the summary does."""
@@ -365,21 +369,36 @@ class State:
                 break
             self.raw_turn_places[place] = head
 
-    def _forget_edits(self, covers: int) -> None:
-        """Forget how results of turns 1 ... `covers` were shown."""
-        self.hidden = {key: text for key, text in self.hidden.items() if key[0] > covers}
-        self._drop_folds([key for key in self.folded if key[0] <= covers])
+    def _set_edits(self, edits: Iterable[Edit]) -> dict[Key, Edit]:
+        """Show observations as `edits` say. Return these by key."""
+        found = {edit.key: edit for edit in edits}
+        self._drop_edits([key for key, edit in found.items() if edit.kind == "whole"])
+        for key, edit in found.items():
+            if edit.kind != "whole":
+                before = self.edits.get(key)
+                if before is not None:
+                    self.edit_counts[before.kind] -= 1
+                if edit.kind != "fold":
+                    self.folded_tokens -= self._fold_savings.pop(key, 0)
+                self.edits[key] = edit
+                self.edit_counts[edit.kind] += 1
+        return found
 
-    def _count_fold_savings(self, folds: Iterable[Fold]) -> None:
-        for fold in folds:
-            saved = self.count_own_tokens(fold.key) - self.find_segment(fold.key).tokens
-            self.folded_tokens += saved - self._fold_savings.get(fold.key, 0)
-            self._fold_savings[fold.key] = saved
-
-    def _drop_folds(self, keys: Iterable[Key]) -> None:
+    def _drop_edits(self, keys: Iterable[Key]) -> None:
+        """Forget how observations were shown."""
         for key in keys:
-            if self.folded.pop(key, None) is not None:
-                self.folded_tokens -= self._fold_savings.pop(key)
+            edit = self.edits.pop(key, None)
+            if edit is not None:
+                self.edit_counts[edit.kind] -= 1
+                self.folded_tokens -= self._fold_savings.pop(key, 0)
+
+    def _count_fold_savings(self, edits: Iterable[Edit]) -> None:
+        """Count what the folds among `edits`, which the view shows, take off it."""
+        for edit in edits:
+            if edit.kind == "fold":
+                saved = self.count_own_tokens(edit.key) - self.find_segment(edit.key).tokens
+                self.folded_tokens += saved - self._fold_savings.get(edit.key, 0)
+                self._fold_savings[edit.key] = saved
 
     def _fix_new_results(self, event: PassDecided) -> None:
         """Take note of how the request of `event` shows the results that no thinking follows yet.
@@ -388,13 +407,13 @@ class State:
         """
         # Call n was the first to hold the results of turn n - 1.
         first_turn = min(max(1, self.calls), len(self.turns))
-        texts = {clip.key: clip.text for clip in event.clips} | {fold.key: fold.text for fold in event.folds}
-        for key in (*event.unfolded, *(clip.key for clip in event.clips)):
-            if key[0] >= first_turn:
-                self.fixed_texts.pop(key, None)
-                self.fixed_folds.pop(key, None)
-        self.fixed_texts |= {key: text for key, text in texts.items() if key[0] >= first_turn}
-        self.fixed_folds |= {fold.key: fold for fold in event.folds if fold.key[0] >= first_turn}
+        for edit in event.edits:
+            if edit.key[0] < first_turn:
+                continue
+            if edit.kind == "whole":
+                self.fixed.pop(edit.key, None)
+            elif edit.kind != "mask":
+                self.fixed[edit.key] = edit
 
     def _drop_covered_places(self, covers: int) -> None:
         self.observation_places = {key: place for key, place in self.observation_places.items() if key[0] > covers}

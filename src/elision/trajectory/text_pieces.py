@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
@@ -12,19 +12,18 @@ from typing import Final
 PIECE: Final = 16 * 1024
 
 
-def split_text(text: str, size: int = PIECE) -> Iterator[str]:
-    """Yield `text` in pieces of `size` characters."""
+def split_text(text: str, size: int = PIECE) -> Iterable[str]:
+    """Return `text` in pieces of `size` characters."""
     if len(text) <= size:
-        yield text
-        return
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
+        return (text,)
+    return (text[start : start + size] for start in range(0, len(text), size))
 
 
-def encode_pieces(text: str) -> Iterator[bytes]:
-    """Yield the UTF-8 of `text` in pieces; lone surrogates are encoded as well."""
-    for piece in split_text(text):
-        yield piece.encode("utf-8", "surrogatepass")
+def encode_pieces(text: str) -> Iterable[bytes]:
+    """Return the UTF-8 of `text` in pieces; lone surrogates are encoded as well."""
+    if len(text) <= PIECE:
+        return (text.encode("utf-8", "surrogatepass"),)
+    return (piece.encode("utf-8", "surrogatepass") for piece in split_text(text))
 
 
 def join_pieces(pieces: list[bytes]) -> bytes:

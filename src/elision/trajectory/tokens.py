@@ -63,24 +63,22 @@ class VocabularyCounter:
         self._newest_counts: dict[str, int] = {}
 
     def count(self, text: str) -> int:
-        if len(text) <= SHORT_TEXT:
-            return self._look_up_count(text, text)
-        # One pass asks for a text several times; a string knows its own hash.
-        known = self._newest_counts.get(text)
-        if known is None:
-            known = self._look_up_count(text, digest_text(text))
-            if len(self._newest_counts) >= NEWEST_TEXTS_KEPT:
-                self._newest_counts = {}
-            if len(text) < 50_000:
-                self._newest_counts[text] = known
-        return known
-
-    def _look_up_count(self, text: str, key: str | bytes) -> int:
+        key: str | bytes = text
+        if len(text) > SHORT_TEXT:
+            # One pass asks for a text several times; a string knows its own hash.
+            newest = self._newest_counts.get(text)
+            if newest is not None:
+                return newest
+            key = digest_text(text)
         known = self._known_counts.get(key)
         if known is None:
             if len(self._known_counts) >= TEXTS_KEPT:
                 self._drop_oldest()
-            known = self._known_counts[key] = self._count_text(text)
+            known = self._known_counts[key] = (self._encoder or self._make_encoder()).count(text)
+        if SHORT_TEXT < len(text) < 50_000:
+            if len(self._newest_counts) >= NEWEST_TEXTS_KEPT:
+                self._newest_counts = {}
+            self._newest_counts[text] = known
         return known
 
     def _drop_oldest(self) -> None:
@@ -88,13 +86,11 @@ class VocabularyCounter:
         seen = list(self._known_counts.items())
         self._known_counts = dict(seen[len(seen) // 2 :])
 
-    def _count_text(self, text: str) -> int:
-        encoder = self._encoder
-        if encoder is None:
-            # A thread may load it ahead: who needs it meanwhile waits for that, instead of loading it once more.
-            with self._load_lock:
-                encoder = self._encoder = self._encoder or self._load_encoder(self.name)
-        return encoder.count(text)
+    def _make_encoder(self) -> Encoder:
+        # A thread may load it ahead: who needs it meanwhile waits for that, instead of loading it once more.
+        with self._load_lock:
+            self._encoder = self._encoder or self._load_encoder(self.name)
+            return self._encoder
 
     @property
     def cached_texts(self) -> int:
@@ -125,7 +121,7 @@ _COUNTERS: dict[str, Callable[[], TokenCounter]] = {
 def make_counter(name: str = "o200k") -> TokenCounter:
     """The process's counter of that name: o200k, cl100k (both exact) or estimate. Raises SpecError."""
     if name not in _COUNTERS:
-        raise SpecError(f"no token counter {name!r}; there are: {', '.join(_COUNTERS)}")
+        raise SpecError(f"no token counter {name!r}; give one of: {', '.join(_COUNTERS)}")
     return _make_named_counter(name)
 
 

@@ -14,7 +14,7 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -107,12 +107,18 @@ class Encoder(Protocol):
     def count(self, text: str) -> int: ...
 
 
-def _split_text(text: str) -> Iterator[str]:
-    """Yield `text` in pieces that encoders can digest: tiktoken's pattern is quadratic on megabytes without a space.
+def _split_text(text: str) -> Iterable[str]:
+    """Return `text` in pieces that encoders can digest: tiktoken's pattern is quadratic on megabytes without a space.
 
     A word of 100,000 spaces takes either of them 13 ms or more, and gigatoken keeps it. So blocks of one character are
     pieces of their own.
     """
+    if len(text) < _BLOCK and text.isascii():
+        return (text,)
+    return _split_blocks(text)
+
+
+def _split_blocks(text: str) -> Iterator[str]:
     for piece in split_text(text, LONGEST_COUNTED):
         shown = piece if piece.isascii() else piece.encode("utf-8", "replace").decode("utf-8")
         start = 0

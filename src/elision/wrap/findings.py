@@ -36,7 +36,6 @@ _EXTRAS: Final[Mapping[str, str]] = {
     "tune": "optuna",
 }
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY")
-_STATE_FILE: Final = "sessions.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +52,6 @@ class SetupFinding:
     mend: str = ""
 
 
-def make_state_store(environ: Mapping[str, str]) -> str:
-    """Return the address of the store of `elision wrap` where no setting names one: a file of the user's own."""
-    state = environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return f"sqlite:///{Path(state).absolute() / 'elision' / _STATE_FILE}"
-
-
 def collect_findings(settings: Settings, environ: Mapping[str, str]) -> list[SetupFinding]:
     """Look at everything, in the order in which it is needed. No provider is asked, and nothing is written."""
     url = find_gateway(settings, environ)
@@ -68,7 +61,7 @@ def collect_findings(settings: Settings, environ: Mapping[str, str]) -> list[Set
         *_check_base_urls(environ, url),
         _check_keys(environ),
         *_check_agents(environ, url),
-        *_check_sessions(settings, environ),
+        _check_sessions(settings),
     ]
 
 
@@ -200,27 +193,24 @@ def _find_overridden(agent: Agent, environ: Mapping[str, str]) -> str:
     return next((name for name in agent.environment if name in own and name in CLIENT_VARIABLES), "")
 
 
-def _check_sessions(settings: Settings, environ: Mapping[str, str]) -> Iterator[SetupFinding]:
-    """Report the newest session of each store: the sign that requests came through."""
-    for address in dict.fromkeys((settings.store, make_state_store(environ))):
-        shown = conceal_password(address)
-        if address.startswith("memory:"):
-            continue
-        try:
-            with closing(open_for_reading(address)) as store:
-                sessions = store.sessions()
-        except MissingStore:
-            message = f"{shown}: not there; the first request makes it"
-            yield SetupFinding(subject="sessions", status="note", message=message)
-            continue
-        except ElisionError as error:
-            yield SetupFinding(
-                subject="sessions", status="failed", message=f"{shown}: {error}", mend=f"{CHECK_COMMAND}, or --store"
-            )
-            continue
-        if sessions:
-            minutes = max(0.0, time.time() - sessions[0].changed) / 60
-            message = f"{shown}: {len(sessions):,}, the newest of {minutes:,.0f} min ago"
-        else:
-            message = f"{shown}: none yet"
-        yield SetupFinding(subject="sessions", status="ok", message=message)
+def _check_sessions(settings: Settings) -> SetupFinding:
+    """Report the newest session of the store: the sign that requests came through."""
+    shown = conceal_password(settings.store)
+    if settings.store.startswith("memory:"):
+        return SetupFinding(subject="sessions", status="note", message="kept in memory; lost when the gateway ends")
+    try:
+        with closing(open_for_reading(settings.store)) as store:
+            sessions = store.sessions()
+    except MissingStore:
+        return SetupFinding(
+            subject="sessions", status="note", message=f"{shown}: not there; the first request makes it"
+        )
+    except ElisionError as error:
+        return SetupFinding(
+            subject="sessions", status="failed", message=f"{shown}: {error}", mend=f"{CHECK_COMMAND}, or --store"
+        )
+    if not sessions:
+        return SetupFinding(subject="sessions", status="ok", message=f"{shown}: none yet")
+    minutes = max(0.0, time.time() - sessions[0].changed) / 60
+    message = f"{shown}: {len(sessions):,}, the newest of {minutes:,.0f} min ago"
+    return SetupFinding(subject="sessions", status="ok", message=message)

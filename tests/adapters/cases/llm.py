@@ -12,6 +12,7 @@ from llm.plugins import load_plugins
 
 from elision.adapters import llm_plugin
 from elision.adapters.llm import ElisionLLM
+from elision.stores.store_urls import locate_store
 from tests.adapters.scenarios import list_part
 
 EAGER = "masking(window=3, schedule=every-turn)"
@@ -91,4 +92,4 @@ def check_the_command_s_models_have_their_settings_late() -> None:
     os.environ["AGENT_CONTEXT_STRATEGY"] = EAGER
     assert made[0].conversation().chain("Go.", tools=[look], chain_limit=0, key="k").text() == "Done."
     assert script.hidden == 5
-    assert "elision.db" in os.listdir()
+    assert os.path.exists(locate_store("sqlite:").removeprefix("sqlite:///"))

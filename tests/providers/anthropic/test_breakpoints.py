@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from elision.providers.anthropic.breakpoints import LOOK_BACK, BreakpointPlace, add_breakpoints, choose_breakpoints
-from elision.providers.request_rules import list_new_violations, list_violations
+from elision.testing.request_rules import list_new_violations, list_violations
 
 MARK = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}

@@ -21,7 +21,7 @@ from elision.providers.anthropic.server_clearing import (
     list_tool_uses,
     parse_clearing_report,
 )
-from elision.trajectory.plan import Fold, FoldedRun
+from elision.trajectory.plan import Edit, FoldedRun
 from elision.trajectory.turn import Action
 from tests.properties.builders import result, step
 
@@ -99,10 +99,10 @@ def test_the_clients_own_edits_stay() -> None:
 def test_nothing_is_cleared_that_a_later_result_refers_to() -> None:
     """The cut goes back to a place that separates no reference from its source; one without a call stays."""
     uses = [(1, 1), (2, 1), None, (3, 1), (4, 1), (5, 1)]
-    fold = Fold((4, 1), "x", (FoldedRun(0, 5, (2, 1), 0), FoldedRun(6, 5, (3, 1), 0)))
-    later = Fold((5, 1), "x", (FoldedRun(0, 5, (1, 2), 0),))
+    fold = Edit((4, 1), "fold", "x", (FoldedRun(0, 5, (2, 1), 0), FoldedRun(6, 5, (3, 1), 0)))
+    later = Edit((5, 1), "fold", "x", (FoldedRun(0, 5, (1, 2), 0),))
     assert [keep_references(cleared, uses, [fold, later]) for cleared in range(7)] == [0, 1, 1, 1, 1, 5, 6]
-    chain = Fold((2, 1), "x", (FoldedRun(0, 5, (1, 1), 0),))
+    chain = Edit((2, 1), "fold", "x", (FoldedRun(0, 5, (1, 1), 0),))
     assert keep_references(4, uses, [chain, fold]) == 0
 
 

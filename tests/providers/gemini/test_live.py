@@ -10,7 +10,7 @@ from google.genai import types
 from elision import ContextManager
 from elision.errors import DialectError
 from elision.providers.gemini.live import LiveGemini
-from elision.providers.request_rules import list_new_violations
+from elision.testing.request_rules import list_new_violations
 from tests.providers.render_checks import check_contents
 
 LIVE = LiveGemini()

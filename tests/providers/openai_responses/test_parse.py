@@ -93,11 +93,11 @@ def test_input_tokens_include_the_cache() -> None:
 
 
 @pytest.mark.parametrize("junk", [None, 5, True, "x", [1, None, [2]], {"a": 1}])
-@pytest.mark.parametrize("kind", [*sorted(openai_responses.ITEMS), "message", "new_thing"])
-def test_junk_is_read_without_an_error(kind: str, junk: object) -> None:
+def test_junk_is_read_without_an_error(junk: object) -> None:
     """A field of a wrong type never raises, whatever the item."""
     names = "id call_id name arguments input action actions output outputs results content summary error result tools"
-    item = {"type": kind, **dict.fromkeys(names.split(), junk)}
-    openai_responses.parse_item(item)
-    openai_responses.parse_inline_result(item)
-    openai_responses.parse_result(item)
+    for kind in (*sorted(openai_responses.ITEMS), "message", "new_thing"):
+        item = {"type": kind, **dict.fromkeys(names.split(), junk)}
+        openai_responses.parse_item(item)
+        openai_responses.parse_inline_result(item)
+        openai_responses.parse_result(item)

@@ -7,7 +7,7 @@ from random import Random
 
 from elision.stores.linear_hash.store import LinearHashStore
 from elision.trajectory.events import PassDecided
-from elision.trajectory.plan import Mask
+from elision.trajectory.plan import Edit
 from tests.stores.session_logs import add_turn, begin_session, new_session
 
 
@@ -20,10 +20,10 @@ def fill_store(folder: Path, sessions: int = 4, turns: int = 12) -> None:
         for index in range(1, turns + 1):
             text = noise.randbytes((20, 400, 9_000)[index % 3]).hex()
             after = store.length(key)
-            masks = (Mask((index - 1, 1), f"[hidden {index - 1}]"),) if index > 1 else ()
+            masks = (Edit((index - 1, 1), "mask", f"[hidden {index - 1}]"),) if index > 1 else ()
             store.append(
                 key,
-                [add_turn(index, text, node=f"{key} n{index}"), PassDecided(call=index, reason="due", masks=masks)],
+                [add_turn(index, text, node=f"{key} n{index}"), PassDecided(call=index, reason="due", edits=masks)],
                 after=after,
                 at=float(number),
             )

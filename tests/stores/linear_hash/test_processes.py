@@ -17,11 +17,11 @@ from elision.errors import ConflictError
 from elision.stores.linear_hash.store import LinearHashStore
 from tests.figures import ReportFigures
 from tests.processes import start_process
+from tests.soak import SOAK
 from tests.stores.linear_hash.child_processes import SESSION, WIDTH, find_version
 from tests.stores.session_logs import add_turn, begin_session, read_log
 
 ROOT = Path(__file__).parents[3]
-SOAK = os.environ.get("ELISION_SOAK") == "1"
 KILLS = 500 if SOAK else 8
 VERSIONS = 5_000 if SOAK else 150
 

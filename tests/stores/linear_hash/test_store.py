@@ -12,7 +12,7 @@ from elision.stores.linear_hash.folder import StoreFolder
 from elision.stores.linear_hash.store import LinearHashStore, LogAccess
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.trajectory.events import PassDecided
-from elision.trajectory.plan import Mask
+from elision.trajectory.plan import Edit
 from tests.stores.session_logs import add_turn, amend_turn, begin_session, make_turn, new_session, read_log
 
 
@@ -20,8 +20,8 @@ def noise(seed: int, size: int) -> str:
     return Random(seed).randbytes(size).hex()
 
 
-def decided(*masks: Mask) -> PassDecided:
-    return PassDecided(call=9, reason="due", masks=masks)
+def decided(*masks: Edit) -> PassDecided:
+    return PassDecided(call=9, reason="due", edits=masks)
 
 
 def test_a_masked_observation_is_a_placeholder_reference(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_masked_observation_is_a_placeholder_reference(tmp_path: Path) -> None
     begin_session(store, "s", add_turn(1, large, "small"), add_turn(2, "x"))
     with pytest.raises(UnknownHandle, match=r"t1\.1"):
         store.find_observation("s", (1, 1))
-    store.append("s", (decided(Mask((1, 1), "[t1.1 gone]"), Mask((1, 2), "[t1.2]")),), after=2, at=2.0)
+    store.append("s", (decided(Edit((1, 1), "mask", "[t1.1 gone]"), Edit((1, 2), "mask", "[t1.2]")),), after=2, at=2.0)
     before = store.statistics()
     found = store.find_observation("s", (1, 1))
     after = store.statistics()
@@ -46,7 +46,7 @@ def test_a_masked_observation_is_a_placeholder_reference(tmp_path: Path) -> None
 def test_a_fork_has_the_placeholders_of_what_it_shares(tmp_path: Path) -> None:
     """Up to the shared record, and no further."""
     store = LinearHashStore(tmp_path)
-    masks = [decided(Mask((number, 1), f"[{number}]")) for number in (1, 2)]
+    masks = [decided(Edit((number, 1), "mask", f"[{number}]")) for number in (1, 2)]
     begin_session(store, "s", add_turn(1, "a"), add_turn(2, "b"), *masks)
     store.create(new_session("b", parent="s", shared=3))
     assert store.find_observation("b", (1, 1)).placeholder == "[1]"
@@ -58,7 +58,7 @@ def test_a_fork_has_the_placeholders_of_what_it_shares(tmp_path: Path) -> None:
 def test_an_amended_turn_has_no_placeholder(tmp_path: Path) -> None:
     """Nothing of it was hidden yet, in the session and after a compaction."""
     store = LinearHashStore(tmp_path)
-    begin_session(store, "s", add_turn(1, "a"), decided(Mask((1, 1), "[1]")), amend_turn(1, "b"))
+    begin_session(store, "s", add_turn(1, "a"), decided(Edit((1, 1), "mask", "[1]")), amend_turn(1, "b"))
     begin_session(store, "other", add_turn(1, noise(2, 900)))
     store.delete("other")
     for _ in range(2):

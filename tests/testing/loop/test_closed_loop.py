@@ -9,6 +9,7 @@ from elision.manager.context import ContextManager
 from elision.testing.loop.closed_loop import FAMILIES, TaskOutcome, Variant, run_task
 from elision.testing.loop.knobs import Knobs
 from elision.trajectory.price_lookup import find_price_set
+from tests.soak import pair_cases
 
 #: An agent without faults.
 CAREFUL = Knobs(calls=30, careless=0, rot=0)
@@ -19,8 +20,7 @@ def run(family: str, strategy: str, prices: str = "uncached", knobs: Knobs = CAR
     return run_task(family, seed, Variant.parse(strategy), SETS[prices], knobs)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("prices", ["anthropic", "openai"])
+@pytest.mark.parametrize(("family", "prices"), pair_cases(FAMILIES, ["anthropic", "openai"]))
 def test_a_careful_agent_that_sees_everything_solves_every_task(family: str, prices: str) -> None:
     """With nothing hidden, in both shapes of messages, the agent needs about the calls that it is meant to need."""
     outcome = run(family, "raw", prices)
@@ -29,8 +29,7 @@ def test_a_careful_agent_that_sees_everything_solves_every_task(family: str, pri
     assert 0.6 * CAREFUL.calls <= outcome.calls <= 1.4 * CAREFUL.calls
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("results", ["json", "text"])
+@pytest.mark.parametrize(("family", "results"), pair_cases(FAMILIES, ["json", "text"]))
 def test_results_in_another_form(family: str, results: str) -> None:
     """Tasks can be solved with results as JSON and as text, all asked for one by one or together."""
     for parallel in (0.0, 1.0):
@@ -38,8 +37,9 @@ def test_results_in_another_form(family: str, results: str) -> None:
         assert run(family, "raw", knobs=knobs).solved
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("strategy", ["masking(window=2)", "hybrid(window=2, summarize_at=8, tail=3)"])
+@pytest.mark.parametrize(
+    ("family", "strategy"), pair_cases(FAMILIES, ["masking(window=2)", "hybrid(window=2, summarize_at=8, tail=3)"])
+)
 def test_what_is_hidden_costs_calls_and_is_found_again(family: str, strategy: str) -> None:
     """A careful agent recalls or reads again what is hidden, so it still solves its task, with more calls."""
     knobs = Knobs(calls=30, careless=0, rot=0, reuse="heavy")

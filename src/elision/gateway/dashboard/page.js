@@ -268,7 +268,7 @@ const tick = async () => {
   try {
     if (await look()) wait = SOON;
     failing = 0;
-    state("on", "updates by itself");
+    state("on", "updates automatically");
   } catch (error) {
     failing += 1;
     wait = LATER;

@@ -102,11 +102,12 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
 
     def watch(session: Log) -> None:
         state = session.state
-        for key in state.hidden.keys() - counted:
+        hidden = state.hidden
+        for key in hidden.keys() - counted:
             counted.add(key)
             tally.hidden[_describe_source(run, key)] += state.sizer.count_observation(state.find_observation(key))
         for use in known.uses.get(len(state.turns) + 1, ()):
-            if all(use.item not in state.hidden.get(key, use.item) for key in use.seen):
+            if all(use.item not in hidden.get(key, use.item) for key in use.seen):
                 # The newest result that held a fact is the one that should have stayed.
                 tally.missed[_describe_source(run, max(use.seen))] += 1
 

@@ -11,7 +11,6 @@ from elision.providers.anthropic.live import LiveAnthropic
 from elision.providers.anthropic.observe import OBSERVER
 from elision.providers.anthropic.parse import defines_tool, has_own_signs, parse_usage
 from elision.providers.anthropic.render import AnthropicRenderer, render_tool
-from elision.providers.anthropic.rules import RULES, AnthropicRequest
 from elision.providers.anthropic.stream import AnthropicFormat, AnthropicStream
 from elision.providers.host import Host
 from elision.providers.provider import Provider
@@ -45,8 +44,6 @@ ANTHROPIC: Final = Provider(
     render_tool=render_tool,
     takes_clear_reasoning=False,
     checks_thinking=True,
-    rules=RULES,
-    read_for_rules=AnthropicRequest,
     response_format=AnthropicFormat(),
     unstored_format=AnthropicFormat(),
     make_stream=AnthropicStream,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.providers.shared.json_reading import count_in, mapping_in, mappings_in, text_in
-from elision.trajectory.plan import Fold, Key
+from elision.trajectory.plan import Edit, Key
 from elision.trajectory.reference_spans import lower_end
 from elision.trajectory.turn import Turn
 
@@ -60,7 +60,7 @@ def count_uses_to_clear(is_masked: Iterable[bool | None]) -> int:
     return count
 
 
-def keep_references(cleared: int, uses: Sequence[Key | None], folds: Iterable[Fold]) -> int:
+def keep_references(cleared: int, uses: Sequence[Key | None], folds: Iterable[Edit]) -> int:
     """Return how many of the oldest `uses` may be cleared, at most `cleared`: none that a result after them refers to.
 
     folds: results as they are sent, with the results that they refer to.

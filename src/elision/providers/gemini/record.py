@@ -11,7 +11,6 @@ from elision.providers.gemini.live import LiveGemini
 from elision.providers.gemini.observe import OBSERVER
 from elision.providers.gemini.parse import defines_tool, has_own_signs, parse_usage
 from elision.providers.gemini.render import GeminiRenderer, render_tool
-from elision.providers.gemini.rules import RULES
 from elision.providers.gemini.stream import GeminiFormat, GeminiStream
 from elision.providers.host import Host
 from elision.providers.provider import Provider, Target
@@ -62,8 +61,6 @@ GEMINI: Final = Provider(
     render_tool=render_tool,
     takes_clear_reasoning=False,
     checks_thinking=False,
-    rules=RULES,
-    read_for_rules=lambda request: request,
     response_format=GeminiFormat(),
     unstored_format=GeminiFormat(),
     make_stream=GeminiStream,

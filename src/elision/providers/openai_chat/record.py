@@ -11,7 +11,6 @@ from elision.providers.openai_chat.live import LiveOpenAIChat
 from elision.providers.openai_chat.observe import OBSERVER
 from elision.providers.openai_chat.parse import defines_tool, parse_usage
 from elision.providers.openai_chat.render import OpenAIChatRenderer, render_tool
-from elision.providers.openai_chat.rules import RULES
 from elision.providers.openai_chat.stream import ChatFormat, ChatStream
 from elision.providers.provider import Provider
 from elision.providers.shared.model_names import OPENAI_MODELS
@@ -32,8 +31,6 @@ OPENAI_CHAT: Final = Provider(
     render_tool=render_tool,
     takes_clear_reasoning=True,
     checks_thinking=False,
-    rules=RULES,
-    read_for_rules=lambda request: request,
     response_format=ChatFormat(),
     unstored_format=ChatFormat(),
     make_stream=ChatStream,

@@ -12,7 +12,6 @@ from elision.providers.openai_responses.live import LiveOpenAIResponses
 from elision.providers.openai_responses.observe import OBSERVER
 from elision.providers.openai_responses.parse import defines_tool, has_own_signs, parse_usage
 from elision.providers.openai_responses.render import OpenAIResponsesRenderer, render_tool
-from elision.providers.openai_responses.rules import RULES
 from elision.providers.openai_responses.stream import ResponsesFormat, ResponsesStream
 from elision.providers.provider import Provider
 from elision.providers.shared.model_names import OPENAI_MODELS
@@ -32,8 +31,6 @@ OPENAI_RESPONSES: Final = Provider(
     render_tool=render_tool,
     takes_clear_reasoning=False,
     checks_thinking=False,
-    rules=RULES,
-    read_for_rules=lambda request: request,
     response_format=ResponsesFormat(),
     unstored_format=ResponsesFormat(stored=False),
     make_stream=ResponsesStream,

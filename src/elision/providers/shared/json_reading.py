@@ -184,3 +184,9 @@ def _parse_parts(item: object) -> Iterator[Part]:
             yield Text(text)
     else:
         yield make_opaque(kind or "unknown", item)
+
+
+def list_objects(value: object) -> list[tuple[int, dict[str, Any]]]:
+    """Return the objects of a list with their places; [] if it is no list."""
+    items = enumerate(value) if isinstance(value, list | tuple) else ()
+    return [(place, item) for place, item in items if isinstance(item, dict)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from elision.providers.anthropic.server_clearing import ClearingReport, parse_clearing_report
 from elision.providers.shared import signals
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
 from elision.providers.streaming.sse import SseFrame
+
+#: Fields in which a provider reports on cache and context; few answers have one.
+_REPORTS: Final = frozenset(("context_management", "diagnostics", "input_transformations", "prompt_cache_diagnostics"))
 
 
 @dataclass(slots=True)
@@ -40,9 +43,10 @@ class ResponseFindings:
         self.add_counts(body.get("usage"))
         self.response_id = text_in(body.get("id")) or self.response_id
         self.model = text_in(body.get("model")) or self.model
-        self.cache_miss = signals.parse_cache_miss(body) or self.cache_miss
-        self.transformations = signals.parse_transformations(body) or self.transformations
-        self.cleared = parse_clearing_report(body) or self.cleared
+        if not _REPORTS.isdisjoint(body):
+            self.cache_miss = signals.parse_cache_miss(body) or self.cache_miss
+            self.transformations = signals.parse_transformations(body) or self.transformations
+            self.cleared = parse_clearing_report(body) or self.cleared
 
 
 class ApiObserver(NamedTuple):

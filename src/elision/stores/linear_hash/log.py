@@ -258,7 +258,8 @@ class FrameReader:
         if first + FRAME + length > last:
             return True
         data = self.file.read_at(first, FRAME + length)
-        if not any(data[-len(_MARK) :]):
+        # A write may end within the mark.
+        if data[-len(_MARK) :] in (bytes(2), _MARK[:1] + bytes(1)):
             return True
         start = -first % _SECTOR
         return any(not any(data[at : at + _SECTOR]) for at in range(start, len(data) - _SECTOR + 1, _SECTOR))

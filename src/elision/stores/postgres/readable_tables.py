@@ -19,7 +19,7 @@ from elision.stores.turn_texts import join_actions, join_observations, make_read
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.content import Content, Text
 from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, UsageReported
-from elision.trajectory.plan import Clip, Fold, Mask, Summary
+from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Characters of a text inside JSON that the tables show.
@@ -56,15 +56,8 @@ def list_changes(
             yield TableChange("add_words", {**place, **_list_words(inside, parts)})
     elif isinstance(event, PassDecided):
         edited = {**base, "call": event.call}
-        for fold in event.folds:
-            yield from _list_edit_changes("fold", fold, edited)
-        for turn, position in event.unfolded:
-            if 1 <= position <= _FURTHEST and 1 <= turn <= _BIGGEST:
-                yield TableChange("unfold", {**edited, "turn": turn, "place": position - 1})
-        for mask in event.masks:
-            yield from _list_edit_changes("mask", mask, edited)
-        for clip in event.clips:
-            yield from _list_edit_changes("clip", clip, edited)
+        for edit in event.edits:
+            yield from _list_edit_changes(edit, edited)
         if event.summary is not None:
             yield TableChange("summarize", {**edited, "covers": event.summary.covers})
             yield TableChange("put_summary", {**edited, **describe_summary(event.summary)})
@@ -174,10 +167,15 @@ def _describe_observation(observation: Observation) -> dict[str, Any]:
     }
 
 
-def _list_edit_changes(name: str, edit: Mask | Clip | Fold, base: Mapping[str, Any]) -> Iterator[TableChange]:
+def _list_edit_changes(edit: Edit, base: Mapping[str, Any]) -> Iterator[TableChange]:
     turn, position = edit.key
-    if 1 <= position <= _FURTHEST and 1 <= turn <= _BIGGEST:
-        yield TableChange(name, {**base, "turn": turn, "place": position - 1, "text": make_readable(edit.text)})
+    if not (1 <= position <= _FURTHEST and 1 <= turn <= _BIGGEST):
+        return
+    place = {**base, "turn": turn, "place": position - 1}
+    if edit.kind == "whole":
+        yield TableChange("unfold", place)
+    else:
+        yield TableChange(edit.kind, {**place, "text": make_readable(edit.text)})
 
 
 def _split_turn(turn: Turn) -> Iterator[tuple[Sequence[str], Content]]:

@@ -137,7 +137,7 @@ def _format_table(prices: str, rows: Sequence[Comparison]) -> str:
         change = f"{100 * row.solved_change:+.1f} ({low:+.1f} … {high:+.1f})"
         per_solved = "–" if row.usd_per_solved is None else f"{row.usd_per_solved:.3f}"
         lines.append(
-            f"{row.variant:{width}} {row.solved:6.0%} {change:>20} {'not worse' if row.not_inferior else '':9} "
+            f"{row.variant:{width}} {100 * row.solved:4.0f} % {change:>20} {'not worse' if row.not_inferior else '':9} "
             f"{row.calls:6.1f} {row.calls_ratio:5.2f} {row.usd:7.3f} {row.usd_ratio:5.2f} "
             f"{row.usd_interval.low:5.2f}–{row.usd_interval.high:4.2f} {per_solved:>8} {row.recalls:7.1f} "
             f"{row.rereads:7.1f} {row.wrong:5.2f}"

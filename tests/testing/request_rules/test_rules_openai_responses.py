@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from elision.providers.openai_responses.rules import RULES
-from elision.providers.request_rules import list_violations
-from elision.providers.shared.violation import get_rule_name
+from elision.testing.request_rules import get_rule_name, list_violations
+from elision.testing.request_rules.rules_openai_responses import RULES
 
 ASKED = {"role": "user", "content": "List."}
 SAID = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "So."}]}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from elision.providers.shared.capabilities import find_capabilities
-from elision.providers.shared.json_reading import Json, mapping_in, text_in
-from elision.providers.shared.violation import Rule, Violation, list_objects
+from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
+from elision.testing.request_rules.violation import Rule, Violation
 
 ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 

@@ -11,23 +11,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from elision.providers.anthropic.breakpoints import (
+    MAX_BREAKPOINTS,
+    THINKING_TYPES,
+    BlockPath,
+    find_breakpoints,
+    has_automatic_breakpoint,
+)
 from elision.providers.shared.capabilities import find_capabilities
-from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
-from elision.providers.shared.violation import Rule, Violation, list_objects
+from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
+from elision.testing.request_rules.violation import Rule, Violation
 
-#: Cache breakpoints in one request; automatic caching (top-level `cache_control`) takes one of them.
-MAX_BREAKPOINTS: Final = 4
-THINKING_TYPES: Final = frozenset(("thinking", "redacted_thinking"))
 ROLES: Final = frozenset(("user", "assistant", "system"))
 
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
 _SERVER_ID = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
-
-
-#: Where a block is: "messages" or "system", then numbers. It is formatted only for a violation.
-BlockPath: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
@@ -399,65 +399,6 @@ RULES: Final[Sequence[Rule]] = (
 
 
 # -- reading a request ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Breakpoint:
-    """A breakpoint that is set. path: its path. ttl: "5m" or "1h"."""
-
-    path: BlockPath
-    ttl: str
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Return (message, block); (-1, -1), before all of them, for one on a tool or the system prompt."""
-        numbers = (*(each for each in self.path[1:] if isinstance(each, int)), 0, 0)
-        if self.path[0] == "messages":
-            return (numbers[0], numbers[1])
-        return (-1, -1)
-
-    @property
-    def is_on_message_block(self) -> bool:
-        """Return whether it is on a block of a message, and not inside a result."""
-        return self.path[0] == "messages" and len(self.path) < 4
-
-
-def find_breakpoints(body: Json) -> list[Breakpoint]:
-    """Return every breakpoint of a request, in the order in which the service reads them."""
-    found = [*_find_marks(("tools",), body.get("tools")), *_find_marks(("system",), body.get("system"))]
-    for number, message in enumerate(list_in(body.get("messages"))):
-        content = message.get("content") if isinstance(message, dict) else None
-        # This is read at every call, and most messages have no mark.
-        if isinstance(content, list) and any(map(_may_be_marked, content)):
-            found += _find_marks(("messages", number), content, includes_results=True)
-    return found
-
-
-def _may_be_marked(block: object) -> bool:
-    return isinstance(block, dict) and ("cache_control" in block or isinstance(block.get("content"), list))
-
-
-def _find_marks(path: BlockPath, content: object, *, includes_results: bool = False) -> Iterator[Breakpoint]:
-    """Yield every marked block of a content. includes_results: whether to look inside its results too."""
-    for at, block in enumerate(list_in(content)):
-        if not isinstance(block, dict):
-            continue
-        if isinstance(control := block.get("cache_control"), dict):
-            yield Breakpoint((*path, at), text_in(control.get("ttl")) or "5m")
-        if includes_results and block.get("type") == "tool_result":
-            yield from _find_marks((*path, at), block.get("content"))
-
-
-def has_automatic_breakpoint(body: Json) -> bool:
-    """Return whether automatic caching takes a breakpoint. It does not if the last block that can bear one has one."""
-    if not isinstance(body.get("cache_control"), dict):
-        return False
-    messages = list_objects(body.get("messages"))
-    if not messages:
-        return True
-    _, last = messages[-1]
-    bearing = [block for _, block in _list_blocks((), last) if _read_kind(block) not in THINKING_TYPES]
-    return not bearing or bearing[-1].get("cache_control") is None
 
 
 def _format_path(path: BlockPath) -> str:

@@ -32,9 +32,3 @@ Rule: TypeAlias = Callable[[Any], Iterator[Violation]]
 def get_rule_name(rule: Rule) -> str:
     """Return the name of a rule: `calls-are-answered` for the function `calls_are_answered`."""
     return getattr(rule, "__name__", "rule").replace("_", "-")
-
-
-def list_objects(value: object) -> list[tuple[int, dict[str, Any]]]:
-    """Return the objects of a list with their places; [] if it is no list."""
-    items = enumerate(value) if isinstance(value, list | tuple) else ()
-    return [(place, item) for place, item in items if isinstance(item, dict)]

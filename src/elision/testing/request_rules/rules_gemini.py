@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from elision.providers.gemini.parse import get_field, is_response
-from elision.providers.shared.json_reading import Json, mapping_in, text_in
-from elision.providers.shared.violation import Rule, Violation, list_objects
+from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
+from elision.testing.request_rules.violation import Rule, Violation
 
 #: "" stands for the user.
 ROLES: Final = frozenset(("", "user", "model", "function"))

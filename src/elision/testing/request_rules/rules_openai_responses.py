@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from elision.providers.openai_responses.parse import CALLS, OUTPUTS, read_call_id
-from elision.providers.shared.json_reading import Json, text_in
-from elision.providers.shared.violation import Rule, Violation, list_objects
+from elision.providers.shared.json_reading import Json, list_objects, text_in
+from elision.testing.request_rules.violation import Rule, Violation
 
 #: Calls that the client runs, so that their outcome must come from it.
 CLIENT_CALLS: Final = frozenset(

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from elision.errors import SpecError
-from elision.providers.provider_table import PROVIDERS
-from elision.providers.request_rules import list_new_violations, list_violations
-from elision.providers.shared.violation import get_rule_name
+from elision.testing.request_rules import RULES, get_rule_name, list_new_violations, list_violations
 from tests.work import assert_linear
 
 
@@ -58,11 +56,11 @@ def test_an_unknown_dialect_lists_those_that_exist() -> None:
         list_violations("antropic", {})
 
 
-@pytest.mark.parametrize("dialect", PROVIDERS)
+@pytest.mark.parametrize("dialect", RULES)
 def test_every_rule_says_why(dialect: str) -> None:
     """A rule without a reason is nobody's; its name is in its violations."""
-    assert all(rule.__doc__ for rule in PROVIDERS[dialect].rules)
-    assert len({get_rule_name(rule) for rule in PROVIDERS[dialect].rules}) == len(PROVIDERS[dialect].rules)
+    assert all(rule.__doc__ for rule in RULES[dialect])
+    assert len({get_rule_name(rule) for rule in RULES[dialect]}) == len(RULES[dialect])
 
 
 _WORDS = some.sampled_from(
@@ -100,14 +98,14 @@ _JUNK = some.recursive(
         some.sampled_from(["messages", "input", "system", "tools", "thinking", "cache_control"]), _JUNK
     )
 )
-@pytest.mark.parametrize("dialect", PROVIDERS)
+@pytest.mark.parametrize("dialect", RULES)
 def test_junk_is_judged_not_raised_at(dialect: str, body: dict[str, Any]) -> None:
     """Whatever a client sends, the rules say something or nothing; a request brings nothing new to itself."""
     assert isinstance(list_violations(dialect, body), list)
     assert list_new_violations(dialect, body, body) == []
 
 
-@pytest.mark.parametrize("dialect", PROVIDERS)
+@pytest.mark.parametrize("dialect", RULES)
 def test_depth_is_no_matter(dialect: str) -> None:
     """Results inside results, as deep as JSON goes, are looked into once."""
     block: dict[str, Any] = {"type": "text", "text": "x"}

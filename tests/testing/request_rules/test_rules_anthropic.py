@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from elision.providers.anthropic.rules import RULES
-from elision.providers.request_rules import list_violations
-from elision.providers.shared.violation import get_rule_name
+from elision.testing.request_rules import get_rule_name, list_violations
+from elision.testing.request_rules.rules_anthropic import RULES
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from elision.providers.openai_chat.rules import RULES
-from elision.providers.request_rules import list_violations
-from elision.providers.shared.violation import get_rule_name
+from elision.testing.request_rules import get_rule_name, list_violations
+from elision.testing.request_rules.rules_openai_chat import RULES
 
 ASKED = {"role": "user", "content": "List."}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "SUQz", "format": "mp3"}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elision.providers.request_rules import list_violations
+from elision.testing.request_rules import list_violations
 
 USER = {"role": "user", "parts": [{"text": "Hi."}]}
 CALL = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "YQ=="}]}

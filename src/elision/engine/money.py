@@ -1,0 +1,462 @@
+"""What the calls of one log cost, and what they would have cost without us: one fold over its events.
+
+It counts twice. Decisions go by our count of tokens, which is all that they need. People read figures beside what the
+provider reported, so `newest`, `previous` and `total` are as long as they were billed, or would have been
+(`TokenScale`).
+
+Of those, ours is billed as it was reported, and until then as the cache is foreseen to serve it. The raw prompt grows
+from call to call by what the provider counted for ours, wherever that adds to the one before it: a result is as long in
+the one bill as in the other. Calls that are made only with us are in our bill alone: those that return what was
+recalled. An attempt that is made again before anybody reported it was not billed, and is in neither.
+
+What everything would have cost is billed as the client would have sent it. Where the client sets no cache breakpoints
+and we do, part of the difference is caching and not hiding: `caching_usd` is that part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from msgspec.structs import replace as replace_usage
+
+from elision.engine.plain_history import PlainHistory, count_plain_answer, has_only_recalls
+from elision.engine.terms import CallTerms
+from elision.errors import BudgetError
+from elision.trajectory.cache import PromptCache
+from elision.trajectory.events import PassDecided
+from elision.trajectory.prices import Bill, Prices
+from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.usage import Usage
+from elision.trajectory.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """What the newest pass did: its decision and its view.
+
+    terms:           of the call.
+    raw_view:        the view if nothing had ever been hidden.
+    tokens_before:   of the view if this pass had hidden nothing.
+    covered_before:  the newest turn that a summary covered before this pass.
+    begins_anew:     whether the request begins like no earlier one.
+    summarizer_bill: of this pass alone.
+    budget_error:    why its view does not fit, where that was not to be raised. It is not in the log.
+    summary_obstacle: why it made no summary although it had to; "" if it made one, or need not. It is not in the log.
+    """
+
+    decided: PassDecided
+    terms: CallTerms
+    view: View
+    raw_view: View
+    tokens_before: int
+    covered_before: int
+    begins_anew: bool
+    summarizer_bill: Bill
+    budget_error: BudgetError | None = None
+    summary_obstacle: str = ""
+
+    @property
+    def model(self) -> str:
+        return self.terms.model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedPrompt:
+    """A prompt by our count, in tokens.
+
+    cached_tokens: read from the cache. has_breakpoints: whether the prompt has cache breakpoints.
+    hour_tokens: leading tokens whose cache entries live an hour.
+    """
+
+    tokens: int
+    cached_tokens: int
+    has_breakpoints: bool = True
+    hour_tokens: int = 0
+
+    def with_hour_writes(self) -> CountedPrompt:
+        """Return the same where all that is written to the cache lives an hour."""
+        return replace(self, hour_tokens=self.tokens)
+
+    def with_cached_at_most(self, tokens: int) -> CountedPrompt:
+        """Return the same with at most `tokens` read from the cache."""
+        return replace(self, cached_tokens=min(self.cached_tokens, tokens))
+
+    def bill_at(self, prices: Prices, tokens: int | None = None, cached: int | None = None) -> Bill:
+        """Return its bill; tokens: of the prompt by another count, of which the same shares are cached and kept.
+
+        cached: tokens of it that are read from the cache, where that is known by the other count.
+        """
+        if tokens is None:
+            tokens = self.tokens
+        if prices.bypasses_cache(marked=self.has_breakpoints):
+            return prices.bill_uncached(tokens)
+        share = tokens / self.tokens if self.tokens else 1.0
+        if cached is None:
+            cached = round(self.cached_tokens * share)
+        return prices.bill_call(tokens, min(cached, tokens), hour=round(self.hour_tokens * share))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallBills:
+    """The prompt side of one call.
+
+    ours: as it was sent. raw: had nothing ever been hidden, as the client would have sent it.
+    caching_usd: USD by which `raw` would cost less with the cache breakpoints of ours.
+    """
+
+    ours: Bill = field(default_factory=Bill)
+    raw: Bill = field(default_factory=Bill)
+    caching_usd: float = 0.0
+
+    def __add__(self, other: CallBills) -> CallBills:
+        return CallBills(
+            ours=self.ours + other.ours, raw=self.raw + other.raw, caching_usd=self.caching_usd + other.caching_usd
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedCall:
+    """A call.
+
+    number:    of the call; one that is made again has the same.
+    ours, raw: our prompt, and the raw one with breakpoints where ours has them.
+    has_client_marks: whether the client sets any.
+    is_shadow: whether the raw prompt is sent. is_extra: whether the call is made only with us.
+    extends:   whether our prompt adds to the one before it.
+    """
+
+    number: int
+    ours: CountedPrompt
+    raw: CountedPrompt
+    has_client_marks: bool
+    is_shadow: bool
+    is_extra: bool
+    extends: bool
+
+    def follow_attempt(self, attempt: CountedCall) -> CountedCall:
+        """Return this call where `attempt`, the same one, failed: it left nothing in the cache to be relied on."""
+        return replace(
+            self,
+            ours=self.ours.with_cached_at_most(attempt.ours.cached_tokens),
+            raw=self.raw.with_cached_at_most(attempt.raw.cached_tokens),
+            extends=self.extends and attempt.extends,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to the newest call. output: its tokens as they were reported; 0 if they were not.
+
+    may_recall: whether what it recalls is there only with us.
+    """
+
+    turn: Turn
+    output: int
+    may_recall: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A call that was sent. head: of the client, where recalls are there only with us; else None.
+
+    answered: the newest turn in it. is_shadow: whether the request is sent unchanged.
+    """
+
+    call: CallResult
+    head: Head | None
+    answered: Turn | None
+    is_shadow: bool
+
+
+class Money:
+    """The bills of one log. Read it through `Log.money`, which adds up what happened since.
+
+    By our count of tokens, in USD and tokens: prompts, raw_prompts (of sending everything, with the cache breakpoints
+    that our requests had), answers, raw_answers, summaries; newest_prompt and newest_raw_prompt of the newest call.
+    cache: what the provider's cache holds of our requests.
+
+    On the provider's scale: newest, previous and total, the prompts of calls; plain_answers_usd, the answers that there
+    would be without us. previous is the call before the newest, as it was settled; nothing if the newest is made in its
+    place.
+    """
+
+    def __init__(self, prices: Prices, scale: TokenScale, sizer: Sizer, warm_tokens: int = 0) -> None:
+        """Begin without a call. warm_tokens: of the beginning of the prompt that an earlier run left in the cache.
+
+        scale: changes when usage is reported; `rebill_newest` has to be called then, and `settle` before.
+        """
+        self.cache = PromptCache(prices.cache, warm_tokens)
+        self.prompts = Bill()
+        self.raw_prompts = Bill()
+        self.answers = Bill()
+        self.raw_answers = Bill()
+        self.summaries = Bill()
+        self.newest_prompt = self.newest_raw_prompt = Bill()
+        self.previous = CallBills()
+        self.plain_answers_usd = 0.0
+        self._prices = prices
+        self._scale = scale
+        self._sizer = sizer
+        self._raw_cache = PromptCache(prices.cache, warm_tokens)
+        self._plain_cache = PromptCache(prices.cache, warm_tokens)
+        self._plain_history = PlainHistory(sizer)
+        #: What happened since the bills were asked for: nobody waits for them while a call is prepared.
+        self._waiting: list[_Answer | _Request] = []
+        self._newest_request: CallResult | None = None
+        #: Both prompts of the newest call, the raw one with what only recalls caused.
+        self._newest_counted = self._newest_raw = CountedPrompt(tokens=0, cached_tokens=0)
+        self._call: CountedCall | None = None
+        #: The call before it, and the tokens of both its prompts as the provider counts them.
+        self._before: tuple[CountedCall, int, int] | None = None
+        self._earlier = CallBills()
+        self._newest: CallBills | None = None
+        self._is_confirmed = False
+        #: What was reported of the newest call, where that is of our prompt.
+        self._usage: Usage | None = None
+
+    # -- what happened -------------------------------------------------------------------------------------------
+
+    def add_call(self, call: CallResult, head: Head | None, answered: Turn | None, *, is_shadow: bool) -> None:
+        """Add a call. The one before is billed by now, so that at most one waits.
+
+        head: of the client, where recalls are there only with us; else None. answered: the newest turn in it.
+        is_shadow: whether the request is sent unchanged.
+        """
+        if any(isinstance(each, _Request) for each in self._waiting):
+            self.settle()
+        self._waiting.append(_Request(call, head, answered, is_shadow))
+
+    def add_answer(self, turn: Turn, output: int, *, may_recall: bool) -> None:
+        """Add the answer to the newest call. output: its tokens as reported; 0 if they were not.
+
+        may_recall: whether what it recalls is there only with us.
+        """
+        self._waiting.append(_Answer(turn, output, may_recall))
+
+    def add_summary(self, bill: Bill) -> None:
+        """Add a summarizer call."""
+        self.summaries += bill
+
+    def confirm_newest(self, usage: Usage | None = None) -> None:
+        """Take note that the newest call was answered, and billed. usage: of our prompt; None where it is not known."""
+        self.settle()
+        self._is_confirmed = True
+        if self._call is not None and not self._call.is_shadow:
+            self._usage = usage
+        self._newest = None
+
+    def rebill_newest(self) -> None:
+        """Have the newest call billed again: more is known of how the provider counts it."""
+        self._newest = None
+
+    def lengthen_lifetime(self, model: str) -> None:
+        """Take note that the cache entries of the newest request live an hour, by the provider's report.
+
+        What it wrote is billed again: it cost more.
+        """
+        self.settle()
+        for cache in (self.cache, self._raw_cache, self._plain_cache):
+            cache.lengthen_lifetime(model)
+        ours = self._newest_counted.with_hour_writes().bill_at(self._prices)
+        raw = self._newest_raw.with_hour_writes().bill_at(self._prices)
+        self.prompts = self.prompts - self.newest_prompt + ours
+        self.raw_prompts = self.raw_prompts - self.newest_raw_prompt + raw
+        self.newest_prompt = ours
+        self.newest_raw_prompt = raw
+        if self._call is not None:
+            self._call = replace(
+                self._call, ours=self._call.ours.with_hour_writes(), raw=self._call.raw.with_hour_writes()
+            )
+            self._newest = None
+
+    def settle(self) -> None:
+        """Add up what happened since the bills were asked for."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if isinstance(each, _Answer):
+                self._bill_answer(each)
+            else:
+                self._bill_request(each)
+
+    def _bill_answer(self, answer: _Answer) -> None:
+        """Bill an answer to our prompt, and the same to the raw one: they may be in different price tiers."""
+        output = answer.output or count_output_tokens(answer.turn, self._sizer)
+        plain = count_plain_answer(answer.turn, output, self._sizer) if answer.may_recall else output
+        prompt, raw_prompt = self.count_newest()
+        price = self._prices.find_rates(prompt).output
+        raw_price = self._prices.find_rates(raw_prompt).output
+        self.answers += Bill(output=output, usd=output * price / 1e6)
+        self.raw_answers += Bill(output=output, usd=output * raw_price / 1e6)
+        self.plain_answers_usd += plain * raw_price / 1e6
+
+    def _bill_request(self, request: _Request) -> None:
+        call = request.call
+        terms = call.terms
+        now, model, finding = terms.now, terms.model, terms.finding
+        raw = count_prompt(call.raw_view, self._raw_cache.record_request(call.raw_view, now, model, finding=finding))
+        self._newest_raw = raw
+        self.newest_raw_prompt = raw.bill_at(self._prices)
+        self.raw_prompts += self.newest_raw_prompt
+        # What people are shown as the bill without us.
+        plain, cached = call.raw_view, 0
+        is_extra = False
+        if request.head is not None:
+            plain = self._plain_history.follow(call.raw_view, request.head)
+            answered = request.answered
+            # Such a request does nothing but return what was recalled.
+            is_extra = answered is not None and has_only_recalls(answered) and not answered.interjections
+        if not is_extra:
+            cached = self._plain_cache.record_request(plain, now, model, finding=finding)
+        read = self.cache.record_request(call.view, now, model, anew=call.begins_anew, finding=finding)
+        ours = self._newest_counted = count_prompt(call.view, read)
+        self.newest_prompt = ours.bill_at(self._prices)
+        self.prompts += self.newest_prompt
+        before, self._newest_request = self._newest_request, call
+        self.add_counted_call(
+            CountedCall(
+                number=call.decided.call,
+                ours=ours,
+                raw=count_prompt(plain, cached),
+                has_client_marks=not terms.no_cache_marks,
+                is_shadow=request.is_shadow,
+                is_extra=is_extra,
+                extends=before is not None and before.model == call.model and before.view.epoch == call.view.epoch,
+            )
+        )
+
+    def add_counted_call(self, call: CountedCall) -> None:
+        """Bill a call. One that is made again takes the place of an attempt that nobody reported: it was not billed."""
+        attempt = self._call
+        if attempt is not None and attempt.number == call.number and not self._is_confirmed:
+            self.previous = CallBills()
+            call = call.follow_attempt(attempt)
+        else:
+            self.previous = self.newest
+            self._earlier += self.previous
+            if attempt is not None:
+                self._before = (attempt, *self.count_newest())
+        self._call = call
+        self._is_confirmed = False
+        self._usage = None
+        self._newest = None
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def spent_usd(self) -> float:
+        """Our bill so far, by our count of tokens."""
+        return self.prompts.usd + self.summaries.usd + self.answers.usd
+
+    @property
+    def raw_spent_usd(self) -> float:
+        """The bill of sending everything so far, by our count, with the cache breakpoints that our requests had."""
+        return self.raw_prompts.usd + self.raw_answers.usd
+
+    def cost_raw_prompt(self, view: View, now: float | None, model: str) -> float:
+        """Return what a call would cost, in USD, that sends everything now, without adding it."""
+        return count_prompt(view, self._raw_cache.count_cached(view, now, model)).bill_at(self._prices).usd
+
+    @property
+    def newest(self) -> CallBills:
+        """The newest call, on the scale as it is now."""
+        if self._newest is None:
+            self._newest = self._bill_newest()
+        return self._newest
+
+    @property
+    def total(self) -> CallBills:
+        """All calls so far."""
+        return self._earlier + self.newest
+
+    def count_newest(self) -> tuple[int, int]:
+        """Return the tokens of our newest prompt and of the raw one, as the provider counts them."""
+        call = self._call
+        if call is None:
+            return 0, 0
+        our_tokens = self._scale.convert_to_billed(call.ours.tokens)
+        if self._before is None or call.is_shadow:
+            return our_tokens, self._scale.convert_to_billed(call.raw.tokens)
+        before, our_before, raw_before = self._before
+        grown = call.raw.tokens - before.raw.tokens
+        our_growth = call.ours.tokens - before.ours.tokens
+        if not call.extends:
+            billed = self._scale.convert_part(grown)
+        elif 0 <= grown < our_growth:
+            # Of what is new, a part is a recall's.
+            billed = round((our_tokens - our_before) * grown / our_growth)
+        else:
+            # What is new and folded at once is longer in the raw prompt.
+            billed = our_tokens - our_before + self._scale.convert_part(grown - our_growth)
+        return our_tokens, max(0, raw_before + billed)
+
+    def _bill_newest(self) -> CallBills:
+        call = self._call
+        if call is None:
+            return CallBills()
+        our_tokens, raw_tokens = self.count_newest()
+        our_cached = raw_cached = None
+        if self._before is not None:
+            before, our_before, raw_before = self._before
+            our_cached = self._find_cached(call.ours, before.ours, our_before)
+            raw_cached = self._find_cached(call.raw, before.raw, raw_before)
+        ours = foreseen = call.ours.bill_at(self._prices, our_tokens, our_cached)
+        if self._usage is not None:
+            ours = self._bill_report(self._usage)
+        if call.is_extra:
+            return CallBills(ours=ours)
+        if call.raw == call.ours and raw_tokens == our_tokens:
+            same = ours
+        else:
+            same = call.raw.bill_at(self._prices, raw_tokens, raw_cached)
+            if call.extends and ours.cache_read < foreseen.cache_read:
+                # Entries were gone before their time. Those of the raw prompt would have been, too.
+                found = round(same.cache_read * ours.cache_read / foreseen.cache_read)
+                same = call.raw.bill_at(self._prices, raw_tokens, found)
+        plain = same
+        if self._prices.bypasses_cache(marked=call.has_client_marks):
+            plain = self._prices.bill_uncached(raw_tokens)
+        return CallBills(ours=ours, raw=plain, caching_usd=plain.usd - same.usd)
+
+    def _find_cached(self, prompt: CountedPrompt, before: CountedPrompt, tokens: int) -> int | None:
+        """Return how many tokens of a prompt are read from the cache, as the provider counts them; None if unknown.
+
+        It is known where all of the prompt before it was found, of which the provider counted `tokens`.
+        """
+        cache = self._prices.cache
+        if prompt.cached_tokens != cache.count_usable(before.tokens):
+            return None
+        return cache.count_usable(tokens)
+
+    def _bill_report(self, usage: Usage) -> Bill:
+        """Return the prompt of a reported call at the prices at which the raw one is billed too."""
+        return Bill(
+            input=usage.input,
+            cache_write=usage.cache_write,
+            cache_read=usage.cache_read,
+            cache_write_1h=usage.cache_write_1h,
+            usd=self._prices.cost_usage(replace_usage(usage, output=0)),
+        )
+
+
+def count_prompt(view: View, cached: int) -> CountedPrompt:
+    """Return the prompt of `view`. cached: tokens of it that are read from the cache."""
+    return CountedPrompt(
+        tokens=view.tokens, cached_tokens=cached, has_breakpoints=bool(view.marks), hour_tokens=view.hour_tokens
+    )
+
+
+def count_output_tokens(turn: Turn, sizer: Sizer) -> int:
+    """Return the output tokens that were recorded, or else those of the assistant message by our count."""
+    if turn.usage is not None and turn.usage.output:
+        return turn.usage.output
+    return sizer.count_assistant(turn)
+
+
+def bill_summary_call(prices: Prices, input: int, cached: int, output: int, usd: float | None) -> Bill:
+    """Return the bill of a summarizer's call. usd: as it was reported; None to price the tokens."""
+    bill = prices.bill_call(input, cached, output)
+    if usd is None:
+        return bill
+    return replace(bill, usd=usd)
