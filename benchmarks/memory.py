@@ -15,10 +15,12 @@ from pathlib import Path
 
 from benchmarks.apart import apart
 from benchmarks.session import Chat, chat
-from elision import ContextManager
+from elision import Advanced, ContextManager
 from elision.gateway.identity import derive_namespace, identify_client
 from elision.gateway.live_sessions import SessionRegistry
 from elision.gateway.request_body import RequestBody
+from elision.manager.context_options import Options
+from elision.manager.opened_session import OpenedSession
 from elision.providers.provider import Api
 from elision.trajectory.tokens import make_counter
 
@@ -60,12 +62,18 @@ def measure_gateway(turns: int, calls: int, sessions: int, folder: Path) -> tupl
 
 
 def make_registry(folder: Path) -> SessionRegistry:
-    def make_context(name: str, family: str, api: Api, model: str) -> ContextManager:
-        return ContextManager(
-            "masking(window=10)", model=MODEL, store=f"sqlite:///{folder / 'sessions.db'}", session=name, dialect=api
+    def open_session(name: str, family: str, api: Api, model: str) -> OpenedSession:
+        return OpenedSession(
+            Options(
+                strategy="masking(window=10)",
+                model=MODEL,
+                store=f"sqlite:///{folder / 'sessions.db'}",
+                session=name,
+                advanced=Advanced(dialect=api),
+            )
         )
 
-    return SessionRegistry(make_context, max_sessions=2 * IDLE_SESSIONS, memory_bytes=1 << 40, idle_seconds=1e9)
+    return SessionRegistry(open_session, max_sessions=2 * IDLE_SESSIONS, memory_bytes=1 << 40, idle_seconds=1e9)
 
 
 async def send_requests(registry: SessionRegistry, found: Chat, calls: int, key: str) -> int:

@@ -21,7 +21,7 @@ from benchmarks.bound import Bound, bound
 from benchmarks.peers import PEERS, PeerError, measured
 from benchmarks.session import SIZE, TURNS, Chat, Message, anthropic, chat
 from benchmarks.split import Part, Split
-from elision import ContextManager
+from elision import Advanced, Cache, ContextManager
 from elision.engine import Log
 from elision.engine.money import Money
 from elision.manager import follow_history, prepared_calls
@@ -106,16 +106,14 @@ def manager(folder: Path, clock: Clock, model: str) -> ContextManager:
     log.propagate = False
     log.handlers = [logging.StreamHandler(io.StringIO())]
     return ContextManager(
-        "hybrid(window=10)",
+        "hybrid(window=10, budget=budget(reserved=4_096))",
         model=model,
         store=f"sqlite:///{folder / 'session.db'}",
         session="long",
         guards=Guards(max_turns=100_000, max_cost_usd=1e6, plateau_window=8),
         token_budget=100_000,
-        reserved_for_response=4_096,
-        cache_control="auto",
+        advanced=Advanced(clock=clock, cache=Cache(control="auto")),
         on_event=PassLog().report_pass,
-        clock=clock,
     )
 
 

@@ -35,7 +35,7 @@ def main() -> int:
         for name in ("model", "strategy", "store", "session", "max_cost_usd")
     }
     try:
-        return work(options, load_settings(**given))
+        return work(options, given)
     except ElisionError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 2
@@ -55,7 +55,8 @@ def parse_options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def work(options: argparse.Namespace, settings: Any) -> int:
+def work(options: argparse.Namespace, given: dict[str, Any]) -> int:
+    settings = load_settings(**given)
     model = open_model(settings.model, options.base_url)
     name = settings.session or f"run-{uuid.uuid4().hex[:8]}"
     report = RunReport(model=model.name)
@@ -64,7 +65,7 @@ def work(options: argparse.Namespace, settings: Any) -> int:
         if before is None and not options.task:
             raise SettingError(f"no session {name!r} to continue; say what is to be done")
         print(f"{model.name} in {options.dir.resolve()}, session {escape_controls(name)}", file=sys.stderr)
-        with ContextManager.from_settings(settings, store=store, session=name) as context:
+        with ContextManager.from_env(**{**given, "store": store, "session": name}) as context:
             try:
                 ended = run_agent(
                     model,

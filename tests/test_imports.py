@@ -232,15 +232,15 @@ for store in ("memory:", "sqlite:///agent.db", "linear-hash:///pages"):
     options = {"store": store, "session": "s", "guards": Guards(max_turns=9), "model": "claude-sonnet-4-5"}
     strategy = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
     with ContextManager(strategy, **options) as context:
-        context.begin("Count.")
+        context.turns.begin("Count.")
         for number in range(12):
-            context.view()
+            context.turns.view()
             seen = "\\n".join(f"{number}: line {line}" for line in range(90))
-            context.add_turn("Next.", {"name": "count", "arguments": {"to": number}}, seen)
-        told = context.view().diagnostics
+            context.turns.add("Next.", {"name": "count", "arguments": {"to": number}}, seen)
+        told = context.turns.view().diagnostics
         assert told.savings.masked and told.summaries and told.stop and not told.faults, told
-        assert context.recall("t1.1", head=1) == "1: 0: line 0"
-        assert context.search("line 89")
+        assert context.session.recall("t1.1", head=1) == "1: 0: line 0"
+        assert context.session.search("line 89")
 with ContextManager.from_env({"AGENT_CONTEXT_STORE": "memory:", "AGENT_CONTEXT_LOG": "json"}) as context:
     assert not context.prepare([{"role": "user", "content": "Count."}]).diagnostics.faults
 """

@@ -152,7 +152,7 @@ def test_a_summary_that_was_stored_as_text_is_as_good() -> None:
 
 def show_context(context: ContextManager) -> list[tuple[str, str]]:
     """Return the kind and text of what the context of the next call shows of the turns."""
-    source = context.view().source
+    source = context.turns.view().source
     assert source is not None
     return [(each.kind, each.text or each.source.text) for each in source.view.segments if each.turn or each.text]  # type: ignore[union-attr]
 
@@ -190,12 +190,12 @@ def test_the_result_is_what_a_context_manager_decides(
     context = ContextManager(
         f"{strategy}({text}, {shared})", store="memory:", prices="uncached", summarizer=write_brief, recall="never"
     )
-    context.begin(TASK)
+    context.turns.begin(TASK)
     turns: list[Any] = []
     for number, (lines, action, finished) in enumerate(sizes, start=1):
         observation = f"{number}\n" + f"words of part {number}\n" * lines if action and finished else None
         turns.append((f"thought {number}", action, observation))
-        context.add_turn(*turns[-1])
+        context.turns.add(*turns[-1])
         expected = show_context(context)
         assert show_turns(run_function(strategy, turns, options[strategy])) == expected
 
@@ -236,10 +236,10 @@ def show_turns(found: Sequence[Any]) -> list[tuple[str, str]]:
 def test_the_defaults_are_the_published_presets(preset: str, function: Callable[..., list[Any]]) -> None:
     """Without options the functions show what a context manager with the preset of that name does."""
     context = ContextManager(preset, store="memory:", prices="uncached", summarizer=write_brief, recall="never")
-    context.begin(TASK)
+    context.turns.begin(TASK)
     turns = make_turns(44)
     for count, each in enumerate(turns, start=1):
-        context.add_turn(*each)
+        context.turns.add(*each)
         expected = [text for _, text in show_context(context)]
         if count in (10, 11, 31, 43, 44):
             assert [text for _, text in show_turns(function(turns[:count]))] == expected
@@ -315,10 +315,10 @@ def test_without_a_gist_no_word_is_indexed() -> None:
 
     def run(gist: int) -> None:
         with ContextManager(f"paper-masking(gist={gist})", store="memory:", prices="uncached") as context:
-            context.begin(TASK)
+            context.turns.begin(TASK)
             for each in make_turns(15):
-                context.add_turn(*each)
-            context.view()
+                context.turns.add(*each)
+            context.turns.view()
 
     assert count_function_calls(lambda: run(gist=20), "known_identifiers.py") > 10
     # The table itself is made, and stays empty.

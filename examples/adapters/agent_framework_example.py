@@ -49,7 +49,7 @@ async def main():
         agent = Agent(client, "You read files.", name="reader", tools=[read_file], context_providers=providers)
         session = agent.create_session(session_id="thread-1")
         response = await agent.run("Read all files.", session=session)
-        savings = elision.sessions.open("thread-1/reader").report().savings
+        savings = elision.sessions.open("thread-1/reader").session.report().savings
     print("sent:", last_request[2].contents[0].result)
     print("kept:", response.messages[1].contents[0].result[:27])
     print("recalled:", response.messages[-2].contents[0].result.splitlines()[0])

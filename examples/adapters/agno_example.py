@@ -40,7 +40,7 @@ with ElisionAgnoModels("masking(window=5)", store="memory:") as elision:
     model = elision.wrap_model(ScriptedModel())
     agent = Agent(model=model, tools=[read_file, *elision.tools], db=InMemoryDb(), telemetry=False)
     result = agent.run("Read all files.", session_id="thread-1")
-    savings = elision.sessions.open("thread-1").report().savings
+    savings = elision.sessions.open("thread-1").session.report().savings
 
 print("sent:", next(message.content for message in last_request if message.role == "tool"))
 print("kept:", next(message.content for message in result.messages if message.role == "tool").splitlines()[0])

@@ -43,7 +43,7 @@ with ElisionCrew("masking(window=5)", store="memory:") as elision:
     )
     task = Task(description="Read all pages.", expected_output="A word.", agent=agent)
     print(Crew(agents=[agent], tasks=[task], tracing=False).kickoff())
-    report = elision.sessions.open(f"crewai-{task.id}/{agent.id}").report()
+    report = elision.sessions.open(f"crewai-{task.id}/{agent.id}").session.report()
 
 kept = agent.agent_executor.messages
 print("sent:", llm.sent[5]["content"][:60])

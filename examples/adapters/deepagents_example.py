@@ -35,7 +35,7 @@ with ElisionSummarization("masking(window=5)", model="gpt-5", store="memory:") a
     agent = create_deep_agent(model, [search_logs], middleware=[elision], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "thread-1"}, "recursion_limit": 200}
     state = agent.invoke({"messages": [{"role": "user", "content": "Find what happened."}]}, config)
-    savings = elision.sessions.open("thread-1").report().savings
+    savings = elision.sessions.open("thread-1").session.report().savings
 
 print("sent:", next(message.content for message in last_request if message.type == "tool"))
 print("kept:", next(message.content for message in state["messages"] if message.type == "tool").splitlines()[0])

@@ -46,7 +46,7 @@ async def main():
         session = await runner.session_service.create_session(app_name="files", user_id="me", session_id="s1")
         question = types.UserContent("Read all files.")
         events = [event async for event in runner.run_async(user_id="me", session_id=session.id, new_message=question)]
-        savings = elision.sessions.open("files/me/s1/reader").report().savings
+        savings = elision.sessions.open("files/me/s1/reader").session.report().savings
     print("sent:", read_result(last_request[2]))
     print("kept:", read_result(events[1].content)[:27])
     print("recalled:", read_result(events[-2].content).splitlines()[0])

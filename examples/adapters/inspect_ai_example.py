@@ -43,7 +43,7 @@ with ElisionInspect("masking(window=5)", model="gpt-5", store="memory:") as elis
     task = Task(name="files", dataset=[Sample("Read all files.", id="s1")], solver=agent)
     (log,) = eval(task, model=get_model("mockllm/model", custom_outputs=play), display="none", log_dir="logs")
     messages = log.samples[0].messages
-    savings = elision.sessions.open(f"files/s1/1/{messages[0].id}").report().savings
+    savings = elision.sessions.open(f"files/s1/1/{messages[0].id}").session.report().savings
 
 print("sent:", last_request[2].text)
 print("kept:", messages[2].text[:27])

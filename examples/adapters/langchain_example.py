@@ -35,7 +35,7 @@ with ElisionMiddleware("masking(window=5)", model="gpt-5", store="memory:") as e
     agent = create_agent(model, [read_file], middleware=[elision], checkpointer=InMemorySaver())
     config = {"configurable": {"thread_id": "thread-1"}, "recursion_limit": 100}
     state = agent.invoke({"messages": [{"role": "user", "content": "Read all files."}]}, config)
-    savings = elision.sessions.open("thread-1").report().savings
+    savings = elision.sessions.open("thread-1").session.report().savings
 
 print("sent:", last_request[2].content)
 print("kept:", state["messages"][2].content.splitlines()[0])

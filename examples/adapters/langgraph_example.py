@@ -45,7 +45,7 @@ with ElisionGraph("masking(window=5)", model="gpt-5", store="memory:") as elisio
     config = {"configurable": {"thread_id": "thread-1"}, "recursion_limit": 100}
     asked = {"messages": [{"role": "user", "content": "Read all files."}]}
     state = graph.compile(checkpointer=InMemorySaver()).invoke(asked, config)
-    savings = elision.sessions.open("thread-1").report().savings
+    savings = elision.sessions.open("thread-1").session.report().savings
 
 print("sent:", last_request[2].content)
 print("kept:", state["messages"][2].content.splitlines()[0])

@@ -45,7 +45,7 @@ history = [{"role": "user", "content": "Read all files."}]
 with ElisionCallback("masking(window=5)", store="memory:") as elision:
     litellm.callbacks = [elision]
     print(asyncio.run(run_agent(history)))
-    savings = elision.sessions.open("thread-7").report().savings
+    savings = elision.sessions.open("thread-7").session.report().savings
 
 print("sent:", last_request[2]["content"])
 print("kept:", history[2]["content"][:29])

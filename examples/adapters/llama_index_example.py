@@ -33,7 +33,7 @@ async def main():
         agent = elision.make_agent(llm=MockFunctionCallingLLM(response_generator=answer), tools=[read_file])
         memory = Memory.from_defaults(session_id="thread-1", token_limit=1_000_000)
         await agent.run("Read all files.", memory=memory, max_iterations=50)
-        savings = elision.sessions.open("thread-1/Agent").report().savings
+        savings = elision.sessions.open("thread-1/Agent").session.report().savings
     print("sent:", last_request[2].content)
     print("kept:", (await memory.aget_all())[2].content.splitlines()[0])
     print(f"saved: {savings.tokens:,} of {savings.raw_tokens:,} prompt tokens")

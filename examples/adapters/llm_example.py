@@ -33,7 +33,7 @@ def read_file(path: str) -> str:
 with ElisionLLM("masking(window=5)", store="memory:") as elision:
     conversation = elision.wrap_model(Script()).conversation()
     print(conversation.chain("Read all files.", tools=[read_file, *elision.tools], chain_limit=0).text())
-    savings = elision.sessions.open(conversation.id).report().savings
+    savings = elision.sessions.open(conversation.id).session.report().savings
 
 print("sent:", last_request[2].parts[0].output)
 print("kept:", conversation.responses[-1].prompt.messages[2].parts[0].output[:29])

@@ -35,7 +35,7 @@ with ElisionLitellmModel("masking(window=5)", store="memory:", **options) as mod
     )
     agent.run("Count.")
     (session,) = model.list_sessions()
-    report = model.sessions.open(session).report()
+    report = model.sessions.open(session).session.report()
 
 print("sent:", last_request[5]["content"][:60])
 print("kept:", agent.messages[5]["content"].split()[:4])

@@ -30,7 +30,7 @@ with ElisionAgents("masking(window=5)", model="gpt-5", store="memory:") as elisi
     model = elision.wrap_model(ScriptedModel(steps), "gpt-5")
     agent = Agent(name="Reader", model=model, tools=[read_file, *elision.tools])
     result = Runner.run_sync(agent, "Read all files.", run_config=elision.run_config("thread-1"), max_turns=30)
-    savings = elision.sessions.open("thread-1/Reader").report().savings
+    savings = elision.sessions.open("thread-1/Reader").session.report().savings
 
 print("sent:", last_request[2]["output"])
 print("kept:", result.to_input_list()[2]["output"][:35])

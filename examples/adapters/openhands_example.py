@@ -68,6 +68,6 @@ results = [event for event in conversation.state.events if isinstance(event, Obs
 print("sent:", sent[5].content[0].text[:60])
 print("kept:", results[1].observation.text[:34])
 print("recalled:", results[30].observation.text.splitlines())
-report = condenser.sessions.open(condenser.get_session(conversation)).report()
+report = condenser.sessions.open(condenser.get_session(conversation)).session.report()
 print(f"saved: {report.savings.tokens:,} tokens")
 condenser.close()

@@ -26,7 +26,7 @@ def read_file(path: str) -> str:
 with ElisionCapability("masking(window=5)", store="memory:") as elision:
     agent = Agent(FunctionModel(play, model_name="gpt-5"), tools=[read_file], capabilities=[elision])
     result = agent.run_sync("Read all files.")
-    savings = elision.sessions.open(result.conversation_id).report().savings
+    savings = elision.sessions.open(result.conversation_id).session.report().savings
 
 print("sent:", last_request[2].parts[0].content)
 print("kept:", result.all_messages()[2].parts[0].content[:29])

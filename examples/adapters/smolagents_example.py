@@ -34,7 +34,7 @@ with ElisionMemory("masking(window=5)", store="memory:") as elision:
     model = ScriptedModel(model_id="gpt-5")
     agent = elision.attach(CodeAgent(tools=[read_page], model=model, max_steps=40, verbosity_level=0))
     print(agent.run("Read all pages."))
-    report = elision.sessions.open(elision.get_session(agent)).report()
+    report = elision.sessions.open(elision.get_session(agent)).session.report()
 
 print("sent:", model.sent[7].content[0]["text"][:65].splitlines())
 print("kept:", agent.memory.steps[2].observations[:60].splitlines())

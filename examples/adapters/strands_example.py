@@ -54,7 +54,7 @@ with ElisionStrandsPlugin("masking(window=5)", store="memory:") as elision:
     options = {"context_manager": False, "callback_handler": None, "agent_id": "reader"}
     agent = Agent(model=model, tools=[read_file], plugins=[elision], **options)
     agent("Read all files.")
-    savings = elision.sessions.open(f"{agent.session_id}/reader").report().savings
+    savings = elision.sessions.open(f"{agent.session_id}/reader").session.report().savings
 
 print("sent:", read_result(model.last_request[2]))
 print("kept:", read_result(agent.messages[2])[:27])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from elision.errors import BudgetError, ConflictError, ElisionError, StoreError, UnknownHandle
     from elision.manager import ContextManager, ContextView
+    from elision.manager.advanced_options import Advanced, Cache
     from elision.manager.session_pool import Sessions
     from elision.stores.store_urls import open_store
     from elision.strategies.guards import Guards
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Advanced",
     "BudgetError",
+    "Cache",
     "ConflictError",
     "ContextManager",
     "ContextView",
@@ -35,6 +38,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Advanced": "elision.manager.advanced_options",
+    "Cache": "elision.manager.advanced_options",
     "BudgetError": "elision.errors",
     "ConflictError": "elision.errors",
     "ContextManager": "elision.manager",

@@ -19,6 +19,7 @@ from elision.adapters.guarded_calls import RECALL_FAULT, GuardedCalls, SessionOw
 from elision.adapters.mirror import Mirror
 from elision.errors import SettingError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store_errors import CHECK_COMMAND
 from elision.trajectory.events import UsageReported
@@ -135,7 +136,7 @@ def test_an_adapter_does_not_close_the_sessions_that_it_was_given() -> None:
     with Sessions(STRATEGY, store="memory:") as sessions:
         with SessionOwner(sessions=sessions) as one, SessionOwner(sessions=sessions) as two:
             assert one.sessions.open("s") is two.sessions.open("s")
-        assert sessions.open("s").turns == 0
+        assert len(sessions.open("s").turns) == 0
 
 
 def test_an_adapter_that_nobody_closes_stores_its_last_usage(tmp_path: Path) -> None:
@@ -181,9 +182,9 @@ def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
     calls = GuardedCalls.make(STRATEGY, None, {"store": MemoryStore()})
     calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
     context = calls.sessions.open("s")
-    assert context.report().savings.costs.caching == 0
+    assert context.session.report().savings.costs.caching == 0
     assert "cache_control" not in str(calls.begin("s", make_history("anthropic", 7)).messages)
-    assert context.options.model == "claude-sonnet-4-5"
+    assert context._opened.options.model == "claude-sonnet-4-5"
     calls.sessions.close()
 
 
@@ -192,14 +193,17 @@ def test_an_adapter_takes_no_credit_for_breakpoints_that_are_not_sent() -> None:
 )
 def test_a_given_pool_takes_no_credit_either(options: dict[str, Any], expected: str) -> None:
     """Unless its options name who sets breakpoints, an adapter's own default counts for what the adapter opens."""
-    with Sessions(STRATEGY, store=MemoryStore(), **options) as sessions, SessionOwner(sessions=sessions) as owner:
+    with (
+        Sessions(STRATEGY, store=MemoryStore(), **gather_options(options)) as sessions,
+        SessionOwner(sessions=sessions) as owner,
+    ):
         call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
         context = sessions.open("s")
-        assert context.options.cache_control == expected
+        assert context._opened.options.cache_control == expected
         assert ("cache_control" in str(call.messages)) == (expected != "client")
         if expected == "client":
-            assert context.report().savings.costs.caching == 0
-        assert sessions.open("own").options.cache_control == options.get("cache_control", "auto")
+            assert context.session.report().savings.costs.caching == 0
+        assert sessions.open("own")._opened.options.cache_control == options.get("cache_control", "auto")
 
 
 @pytest.mark.parametrize("is_own", [True, False])
@@ -208,12 +212,15 @@ def test_a_session_that_was_opened_before_the_adapter_used_it_is_the_adapters(is
     with Sessions(STRATEGY, store=MemoryStore()) as pool:
         owner = SessionOwner(STRATEGY, store=MemoryStore()) if is_own else SessionOwner(sessions=pool)
         with owner:
-            assert owner.sessions.open("s").report().calls == 0
+            assert owner.sessions.open("s").session.report().calls == 0
             call = owner.calls.begin("s", make_history("anthropic", 6), model="claude-sonnet-4-5")
             assert "cache_control" not in str(call.messages)
             context = owner.sessions.open("s")
-            assert (context.options.model, context.options.cache_control) == ("claude-sonnet-4-5", "client")
-            assert context.report().savings.costs.caching == 0
+            assert (context._opened.options.model, context._opened.options.cache_control) == (
+                "claude-sonnet-4-5",
+                "client",
+            )
+            assert context.session.report().savings.costs.caching == 0
 
 
 def test_an_adapter_may_have_another_default() -> None:

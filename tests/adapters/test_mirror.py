@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced, Cache
 from elision.adapters.mirror import Mirror, read_message_text
 from elision.manager import ContextManager
 from tests.manager.agents import SHAPES, make_history
@@ -37,7 +38,11 @@ MIRROR = Mirror[Note](
 
 
 def open_context(strategy: str, dialect: str = "openai") -> ContextManager:
-    return ContextManager(strategy, dialect=dialect, store="memory:", cache_control="client")  # type: ignore[arg-type]
+    return ContextManager(
+        strategy,
+        advanced=Advanced(dialect=dialect, cache=Cache(control="client")),
+        store="memory:",
+    )  # type: ignore[arg-type]
 
 
 def test_what_is_unchanged_is_the_very_object() -> None:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from elision import Advanced
 from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.strategies.strategy import Strategy
 from elision.trajectory.plan import SummaryRequest
 
@@ -68,7 +70,7 @@ def played(
     """A run of `turns` turns and a call behind each; `each` is told of every turn. The views."""
     messages, views = opening(), []
     given = {"model": MODEL, "store": url(at), "session": session, "clock": Clock(), **options}
-    with ContextManager(strategy, **given) as context:
+    with ContextManager(strategy, **gather_options(given)) as context:
         for turn in range(1, turns + 1):
             views.append(context.prepare(messages, tools=tools))
             context.record({"prompt_tokens": views[-1].diagnostics.after, "completion_tokens": 20})
@@ -92,18 +94,20 @@ def everything(at: Path) -> list[ContextView]:
             context.handle_tool_call("elision_recall", {"handle": "t1.1", "pattern": "row 7:"})
 
     views = played(at, "main", 7, each=recalls)
-    with ContextManager(EAGER, model=MODEL, store=url(at), session="main", clock=Clock(1_700_001_000.0)) as context:
+    with ContextManager(
+        EAGER, model=MODEL, store=url(at), session="main", advanced=Advanced(clock=Clock(1_700_001_000.0))
+    ) as context:
         history = [message for turn in range(1, 4) for message in looked(turn)]
         context.prepare([*opening(), *history, {"role": "user", "content": "Another way, please."}, *looked(99)])
     played(at, "main/scout", 2, parent="main", clock=Clock(1_700_002_000.0))
     played(at, "digested", 8, HYBRID, clock=Clock(1_700_003_000.0))
     played(at, "burning", 7, HYBRID, summarizer=refuses, model="", clock=Clock(1_700_004_000.0))
     with ContextManager(
-        EAGER, store=url(at), session="odd\x1b[31m[red]name[/red]", clock=Clock(1_700_005_000.0)
+        EAGER, store=url(at), session="odd\x1b[31m[red]name[/red]", advanced=Advanced(clock=Clock(1_700_005_000.0))
     ) as context:
-        context.begin("Look.")
-        context.add_turn("Hm.", {"name": "cat\x1b[5m", "arguments": "{}"}, HOSTILE * 20)
+        context.turns.begin("Look.")
+        context.turns.add("Hm.", {"name": "cat\x1b[5m", "arguments": "{}"}, HOSTILE * 20)
         for number in range(4):
-            context.add_turn("", "pwd", f"/home/{number}")
-        context.view()
+            context.turns.add("", "pwd", f"/home/{number}")
+        context.turns.view()
     return views

@@ -83,8 +83,8 @@ def test_raw_is_byte_for_byte(url: str) -> None:
 def test_raw_of_broken_text(tmp_path: Path) -> None:
     """Half a surrogate pair, as JSON may bring it, is written and stops nothing."""
     with ContextManager(store=stored.url(tmp_path), session="s") as context:
-        context.add_turn("", "cat", "a\ud800b\r\nc")
-        context.view()
+        context.turns.add("", "cat", "a\ud800b\r\nc")
+        context.turns.view()
     assert run("s", "t1.1", "--raw", "--store", stored.url(tmp_path)).stdout_bytes == b"a\xed\xa0\x80b\r\nc"
     assert printed("s", "t1.1", "--store", stored.url(tmp_path)) == "a?b\nc\n"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from elision import Advanced
 from elision.cli.app import app
 from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_screen import FIRST, LAST
@@ -18,6 +19,8 @@ from elision.engine import Log, LogSetup
 from elision.errors import ElisionError, SpecError, UnknownHandle
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
+from elision.manager.exchanges import Exchanges
 from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
@@ -147,7 +150,7 @@ def test_what_the_client_never_saw(tmp_path: Path) -> None:
     """An exchange behind the client's back stands at its call, in sizes, and none of what it says."""
     with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s") as context:
         context.prepare(stored.opening())
-        context.record_exchange(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
+        Exchanges(context._opened).record(node="n", messages=('"secret"', "{}", "{}"), results=("{}",))
     text = printed("s", "--store", stored.url(tmp_path))
     told = "answered here: 3 messages in place of the one that the client saw, 1 result in front of its next"
     assert told in " ".join(text.split())
@@ -240,12 +243,12 @@ def test_nothing_hidden(tmp_path: Path) -> None:
 def test_results_that_are_folded(tmp_path: Path) -> None:
     """Folded results are counted, and nothing is said to be whole."""
     with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s") as context:
-        context.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
+        context.turns.begin("Build it.", tools=[{"name": "bash", "input_schema": {"type": "object"}}])
         for number in range(3):
-            context.view()
+            context.turns.view()
             call = {"name": "bash", "arguments": {"command": f"make {number}"}}
-            context.add_turn("", call, f"{stored.report(1)}\n{number}")
-        context.view()
+            context.turns.add("", call, f"{stored.report(1)}\n{number}")
+        context.turns.view()
     text = words(printed("s", "--store", stored.url(tmp_path)))
     assert "0 of 3 results masked, 3 visible, 2 of them folded" in text
     assert re.search(r"folded 2 results, [\d.k]+ → [\d.k]+ ", text)
@@ -254,11 +257,11 @@ def test_results_that_are_folded(tmp_path: Path) -> None:
 def test_nothing_is_masked_where_results_are_folded(tmp_path: Path) -> None:
     """A session that folds alone hid nothing, and saved all the same."""
     with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s") as context:
-        context.begin("Build it.")
+        context.turns.begin("Build it.")
         for number in range(3):
-            context.view()
-            context.add_turn("", {"name": "bash", "arguments": {"command": f"make {number}"}}, stored.report(1))
-        context.view()
+            context.turns.view()
+            context.turns.add("", {"name": "bash", "arguments": {"command": f"make {number}"}}, stored.report(1))
+        context.turns.view()
     text = words(printed("s", "--store", stored.url(tmp_path)))
     assert "Nothing was masked or summarized in 4 calls; at the last one: nothing eligible." in text
 
@@ -315,12 +318,14 @@ def test_a_call_as_it_was_sent(kept: tuple[str, list[ContextView]]) -> None:
 def test_turns_by_hand_as_they_were_sent(tmp_path: Path, dialect: Any) -> None:
     """Of turns that were added by hand every call is the same bytes, cache markers included."""
     views = []
-    with ContextManager(stored.HYBRID, store=stored.url(tmp_path), session="s", dialect=dialect) as context:
-        context.begin("Look around.", system="Be brief.")
+    with ContextManager(
+        stored.HYBRID, store=stored.url(tmp_path), session="s", advanced=Advanced(dialect=dialect)
+    ) as context:
+        context.turns.begin("Look around.", system="Be brief.")
         for number in range(1, 8):
-            views.append(context.view())
-            context.add_turn("Hm.", {"name": "look", "arguments": {"at": number}}, stored.report(number))
-        views.append(context.view())
+            views.append(context.turns.view())
+            context.turns.add("Hm.", {"name": "look", "arguments": {"at": number}}, stored.report(number))
+        views.append(context.turns.view())
     for number, view in enumerate(views, start=1):
         shown = json.loads(printed("s", "--call", str(number), "--json", "--store", stored.url(tmp_path)))
         assert json.dumps(shown["messages"]) == json.dumps(view.messages)
@@ -355,13 +360,13 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
     """Without writing placeholders again a bill is within a per cent of that of the session taken up whole."""
     (run,) = (each for each in read_runs(ROOT / "examples" / "runs" / name) if isinstance(each, Trajectory))
     with ContextManager(
-        strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", clock=stored.Clock()
+        strategy, model=stored.MODEL, store=stored.url(tmp_path), session="s", advanced=Advanced(clock=stored.Clock())
     ) as context:
-        context.begin_with(run.head)
+        context.turns.begin(run.head)
         for turn in run.turns[:60]:
-            context.view()
-            context.add(turn)
-        context.view()
+            context.turns.view()
+            context.turns.append(turn)
+        context.turns.view()
     store = SqliteStore(tmp_path / "agent.db")
     events, info, sizer = list(store.events("s")), store.info("s"), Sizer(make_counter())
     store.close()
@@ -433,7 +438,7 @@ def test_json_has_the_texts(written: str, monkeypatch: pytest.MonkeyPatch) -> No
     assert first["text"].startswith("COMPLETED: [redacted: step] [red]done[/red]\nline 0\n")
     assert (first["covers_turns"], first["call"], first["usd"]) == ([1, 3], 6, 0.0125)
     with ContextManager(stored.HYBRID, model=stored.MODEL, store=written, session="written") as context:
-        found = context.summaries()
+        found = context.session.summaries()
     assert [entry.covers_turns for entry in found] == [tuple(each["covers_turns"]) for each in (first, *others)]
     assert [(entry.call, entry.tokens, entry.writer) for entry in found] == [
         (each["call"], each["tokens"], each["writer"]) for each in (first, *others)
@@ -453,7 +458,7 @@ def test_a_call_is_on_the_scale_of_its_session(tmp_path: Path, model: str, names
     or its calls alone. The page says how its figures compare with what placeholders state."""
     given = {"model": model} if names_model else {}
     messages = stored.opening()
-    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", **given) as context:
+    with ContextManager(stored.EAGER, store=stored.url(tmp_path), session="s", **gather_options(given)) as context:
         for turn in range(1, 5):
             messages += stored.looked(turn)
             context.prepare(messages, model=model)

@@ -67,5 +67,5 @@ def test_variables_without_our_prefix_do_no_harm_to_mcp() -> None:
 def test_variables_without_our_prefix_do_no_harm_to_from_env() -> None:
     """The library reads its settings out of the same environment."""
     with ContextManager.from_env(FOREIGN, store="memory:") as context, ContextManager(store="memory:") as plain:
-        assert context.options.effective_strategy == plain.options.effective_strategy
-        assert context.options.model == ""
+        assert context._opened.options.effective_strategy == plain._opened.options.effective_strategy
+        assert context._opened.options.model == ""

@@ -18,6 +18,7 @@ from elision.config.gateway_keys import ALL_KEYS
 from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX
 from elision.config.setting_readers import SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
 from elision.strategies.budget import Budget
 from elision.strategies.guards import Guards
@@ -74,10 +75,12 @@ def test_defaults(tmp_path: Path) -> None:
 def test_options_are_those_of_a_context_manager(tmp_path: Path) -> None:
     """They can be handed to one as they are; defaults are the same, but that a service keeps its sessions in a file."""
     options = of(tmp_path).options()
-    mine, theirs = Options(**options), Options()
+    mine, theirs = Options(**gather_options(options)), Options()
     assert mine.effective_strategy == theirs.effective_strategy
     differ = [each.name for each in fields(Options) if getattr(mine, each.name) != getattr(theirs, each.name)]
-    assert set(differ) <= {"strategy", "store", "guards", "summarizer"}
+    assert set(differ) <= {"strategy", "store", "guards", "summarizer", "advanced"}
+    assert replace(mine.advanced, cache=theirs.advanced.cache) == theirs.advanced
+    assert mine.cache_control == theirs.cache_control
     assert theirs.guards in (None, mine.guards)
     assert theirs.summarizer in (None, mine.summarizer)
 
@@ -166,7 +169,7 @@ def test_the_environment(tmp_path: Path) -> None:
     assert (options["session"], options["model"], options["store"]) == ("task-42", "claude-sonnet-4-5", "memory:")
     assert (options["observations"], options["thinking"], found.log) == ("tools", "defer", "json")
     assert [type(each) for each in options["on_event"]] == [PassLog, Prometheus]
-    Options(**options)
+    Options(**gather_options(options))
     unset = {"redact"}
     assert all(places(found)[name] == key.variable for name, key in KEYS.items() if name not in unset)
 

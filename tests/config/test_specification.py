@@ -60,9 +60,9 @@ def test_by_from_env(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with ContextManager.from_env(variables(line), store="memory:", prices="uncached") as context:
         masked = []
         for number in range(1, 20):
-            diagnostics = context.view().diagnostics
+            diagnostics = context.turns.view().diagnostics
             masked.append(diagnostics.masked)
-            context.add(step(number))
+            context.turns.append(step(number))
     first = next(call for call, count in enumerate(masked, start=1) if count)
     window = MEANT[line].window  # type: ignore[attr-defined]
     assert first == window + 2
@@ -116,8 +116,8 @@ def test_the_placeholder_of_the_specification(tmp_path: Path, monkeypatch: pytes
     given = {"AGENT_CONTEXT_PLACEHOLDER": text, "AGENT_CONTEXT_GIST": "0", "AGENT_CONTEXT_SCHEDULE": "every-turn"}
     with ContextManager.from_env(given, store="memory:") as context:
         for number in range(1, 15):
-            context.add(step(number))
-        sent = [message.get("content") for message in context.view().messages]
+            context.turns.append(step(number))
+        sent = [message.get("content") for message in context.turns.view().messages]
     assert sent.count(text) == 4
 
 
@@ -169,7 +169,7 @@ def test_knobs_by_from_env(knob: str, tmp_path: Path, monkeypatch: pytest.Monkey
     shown = []
     for name in (setting, knob, write_in_snake_case(knob)):
         with ContextManager.from_env(given, store="memory:", **{name: value}) as context:
-            shown.append((context._calls.options.strategy, context._calls.options.guards))
+            shown.append((context._opened.calls.options.strategy, context._opened.calls.options.guards))
     assert shown[0] == shown[1] == shown[2]
 
 
@@ -188,8 +188,8 @@ def test_metrics_by_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with ContextManager.from_env(
         {"AGENT_CONTEXT_METRICS": "prometheus"}, store="memory:", model="spec-model"
     ) as context:
-        context.add(step(1))
-        context.view()
+        context.turns.append(step(1))
+        context.turns.view()
     page = prometheus_client.generate_latest().decode()
     for name in ("tokens_in", "tokens_out", "masked_observation_tokens", "estimated_cost_usd", "turn_count"):
         assert f'agent_context_{name}{{model="spec-model"}}' in page

@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 import elision
+from elision import Advanced
 from elision.gateway.dashboard.json_views import encode_key
 from elision.gateway.dashboard.pages import make_routes
 from elision.manager import ContextManager
@@ -379,11 +380,11 @@ def test_folded_results_are_listed(opened: Open, tmp_path: Path) -> None:
     kept = SqliteStore(tmp_path / "agent.db")
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
     with ContextManager("raw(fold=true)", store=kept, session="s", recall="caller") as context:
-        context.begin("Build it.")
+        context.turns.begin("Build it.")
         for number, text in enumerate((f"The first build.\n{rows}", rows)):
-            context.view()
-            context.add_turn("", {"name": "bash", "arguments": {"command": f"make {number}"}}, text)
-        context.view()
+            context.turns.view()
+            context.turns.add("", {"name": "bash", "arguments": {"command": f"make {number}"}}, text)
+        context.turns.view()
     with Served(kept) as served:
         page = opened(served.url, wait=False)
         page.until("document.querySelectorAll('#hidden .how').length === 1")
@@ -557,12 +558,12 @@ def fruity(store: Store, fruit: str, now: float) -> None:
         store=store,
         session=fruit,
         model="gpt-5",
-        clock=lambda: now + next(clock),
+        advanced=Advanced(clock=lambda: now + next(clock)),
     ) as context:
         for number in range(1, 9):
             context.prepare(messages)
             if number == 7:
-                context.recall("t1.1")
+                context.session.recall("t1.1")
             call = {"id": f"c{number}", "type": "function", "function": {"name": f"count_{fruit}", "arguments": "{}"}}
             messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
             lines = "\n".join(f"{fruit} number {each}, row {number}" for each in range(40 if fruit == "apples" else 90))

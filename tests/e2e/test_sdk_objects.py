@@ -17,8 +17,10 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel
 
+from elision import Advanced, Cache
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.providers.provider import Api
 from elision.stores.memory import MemoryStore
 from elision.testing.playback import Playback
@@ -62,7 +64,7 @@ class Agent:
         if api == "openai-responses":
             # One message of the user alone bears no sign of whose it is.
             given["dialect"] = api
-        self.context = ContextManager(given.pop("strategy", EAGER), **given)
+        self.context = ContextManager(given.pop("strategy", EAGER), **gather_options(given))
         self.told: list[ContextView] = []
 
     @property
@@ -215,7 +217,12 @@ def test_objects_and_json_are_one_history(api: Api, run: Trajectory, server: Pla
     after = agent.context.prepare(dumped)
     assert (after.diagnostics.history, after.diagnostics.branch) == ("continue", "s")
     assert [json_of(each) for each in after.messages] == [json_of(each) for each in before.messages]
-    again = ContextManager(EAGER, dialect=api, store=agent.store, session="s", cache_control="client")
+    again = ContextManager(
+        EAGER,
+        advanced=Advanced(dialect=api, cache=Cache(control="client")),
+        store=agent.store,
+        session="s",
+    )
     assert again.prepare(dumped).messages == after.messages
 
 

@@ -16,9 +16,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from elision import Advanced
 from elision.cli.app import app
 from elision.errors import ElisionError, SettingError, StoreError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.stores.store_urls import open_existing, open_store
@@ -108,7 +110,7 @@ def told(caplog: pytest.LogCaptureFixture) -> str:
 def walked(steps: int = 14, strategy: str = FOLDING, **options: Any) -> list[ContextView]:
     """A session's views. The store is a file unless told otherwise."""
     given = {"store": URL, "session": "s", "on_event": [PassLog(), PassLog("json")], **options}
-    with ContextManager(strategy, **given) as context:
+    with ContextManager(strategy, **gather_options(given)) as context:
         return [context.prepare(messages(count)) for count in range(steps + 1)]
 
 
@@ -133,9 +135,9 @@ def test_the_raw_store_keeps_them() -> None:
     """Originals are durable: recall gives every secret back, from another process's point of view too."""
     walked()
     with ContextManager(FOLDING, store=URL, session="s") as context:
-        text = context.recall("t2.1")
+        text = context.session.recall("t2.1")
         assert text.startswith(f"2\n{ALL}\n")
-        assert context.search("Tr0ub4dor")
+        assert context.session.search("Tr0ub4dor")
     assert sorted(leaks(text)) == sorted(SECRETS)
 
 
@@ -173,7 +175,8 @@ def test_the_digest_of_pressure_holds_none() -> None:
     def refuse(request: SummaryRequest) -> str:
         raise SummaryError("no", cause="refusal")
 
-    walked(summarizer=refuse, token_budget=2_600, max_context_pct=1.0, reserved_for_response=0)
+    budget = "budget=budget(tokens=2_600, max_context_pct=1.0, reserved=0)"
+    walked(strategy=FOLDING.replace(")", f", {budget})"), summarizer=refuse)
     assert summaries()
     assert leaks(everything(summaries())) == []
 
@@ -320,9 +323,9 @@ def test_exceptions_tell_none(url: str) -> None:
 def test_options_do_not_show_them() -> None:
     """What a debugger, a log line or a traceback with locals prints of a context manager has no password."""
     context = ContextManager(FOLDING, store=MemoryStore(), session="s")
-    assert leaks(repr(context.options)) == []
+    assert leaks(repr(context._opened.options)) == []
     with pytest.raises(SettingError) as raised:
-        ContextManager(store=DSN, thinking="banana")
+        ContextManager(store=DSN, advanced=Advanced(thinking="banana"))
     assert leaks(str(raised.value)) == []
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from elision.formats.registry import read_runs
-from elision.manager import ContextManager, ContextView
+from elision.manager import ContextView
 from elision.providers.provider import Api
 from elision.testing.follower import Follower
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
+from tests.flat_options import open_context
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 
@@ -61,7 +62,7 @@ def play(run: Trajectory, strategy: str, api: Api = "anthropic", terms: Terms | 
     )
     given = {"model": "claude-haiku-4-5", "store": "memory:", "session": "s", "clock": lambda: 0.0, **options}
     name = "input" if api == "openai-responses" else "messages"
-    with ContextManager(strategy, dialect=api, **given) as context:
+    with open_context(strategy, dialect=api, **given) as context:
         while not follower.done:
             asked = follower.request
             system = asked.get("system") or asked.get("instructions")

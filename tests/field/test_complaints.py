@@ -19,6 +19,8 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_existing
 from elision.strategies.rules import Rule
+from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.testing.recorded_provider import Terms
@@ -26,6 +28,7 @@ from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.trajectory import Trajectory
+from tests import flat_options
 from tests.field.played import Played, cost, play, recorded
 from tests.manager.agents import LONG, SHAPES, Message, make_anthropic_step, make_history, make_openai_step
 from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
@@ -36,9 +39,9 @@ PRICES = find_prices("claude-haiku-4-5")
 NAMES = {"text": "openai"}
 
 
-def manager(strategy: str = EAGER, **options: Any) -> ContextManager:
+def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
     given = {"store": "memory:", "session": "s", "cache_control": "client", "recall": "caller", **options}
-    return ContextManager(strategy, **given)
+    return flat_options.open_context(strategy, **given)
 
 
 def walk(context: ContextManager, steps: int, shape: str = "openai", first: int = 0) -> list[ContextView]:
@@ -135,7 +138,7 @@ def test_4_goals_rules_and_constraints_stay() -> None:
 def test_5_no_pass_shrinks_nothing() -> None:
     """Compaction loops and passes that shrink nothing: each that acts frees tokens, and most calls under a tight
     budget do not act."""
-    context = manager("masking(window=4, fold=false)", token_budget=6_000, max_context_pct=1.0, reserved_for_response=0)
+    context = manager("masking(window=4, fold=false, budget=budget(tokens=6_000, max_context_pct=1.0, reserved=0))")
     told = [view.diagnostics for view in walk(context, 60)]
     acted = [each for each in told if each.acted]
     assert acted
@@ -225,7 +228,7 @@ def test_10_there_is_a_way_back(shape: str, strategy: str) -> None:
     assert len(handles) >= 10
     for each in handles:
         turn = int(each[1:].partition(".")[0])
-        assert context.recall(each) == f"{turn}\n{LONG}"
+        assert context.session.recall(each) == f"{turn}\n{LONG}"
 
 
 def test_11_placeholders_invent_nothing() -> None:
@@ -334,7 +337,7 @@ def test_18_rules_hold_on_every_route(route: str) -> None:
     """Per-tool rules were missing or bypassed on some path: a kept result stands word for word whatever hides."""
     strategy, options = ROUTES[route]
     kept = "\n".join(f"clause {number}: {number * 31}" for number in range(30))
-    context = manager(strategy, rules=[KEEP], **options)
+    context = manager(replace(parse_strategy(strategy), rules=(KEEP,)), **options)
     messages = make_history("openai", 0)
     for step in range(1, 25):
         said, result = make_openai_step(step, kept if step == 3 else LONG)

@@ -33,7 +33,7 @@ async def ask(strategy: str, wishes: list[str]) -> tuple[list[str], list[bytes]]
             (session,) = gateway.worker.gateway.sessions
             assert session.newest_diagnostics is not None
             reasons.append(session.newest_diagnostics.reason)
-            job = session.context._summary_runner._job
+            job = session.context._opened.summary_runner._job
             if job is not None:
                 await asyncio.wrap_future(job.future)
         client.close()

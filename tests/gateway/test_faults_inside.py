@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from elision.gateway import assembly
 from elision.gateway.budgets import Budgets
 from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.live_sessions import SessionRegistry
@@ -17,6 +18,8 @@ from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.manager import ContextManager
 from elision.manager.context_options import Options
+from elision.manager.exchanges import Exchanges
+from elision.manager.opened_session import OpenedSession
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
 from tests.gateway.conversation_bytes import (
@@ -54,7 +57,7 @@ PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
     "reading": (RequestBody, "parse_if_small", failing, True),
     "finding its session": (SessionRegistry, "claim_session", failing, True),
     "finding what went before": (SessionRegistry, "find_continued", failing, True),
-    COLD: (ContextManager, "recorded_exchanges_async", failing_later, False),
+    COLD: (Exchanges, "find_stored_async", failing_later, False),
     "expanding them": (HiddenRounds, "expand_messages", failing, False),
     "budgets": (Budgets, "check_key", failing_later, False),
     "a session's budget": (Budgets, "session_check", failing, True),
@@ -132,7 +135,7 @@ def recalling(calls: int = 1) -> Script:
     return script
 
 
-@pytest.mark.parametrize("name", ["handle_tool_call", "record_exchange", "exchanges"])
+@pytest.mark.parametrize("name", ["handle_tool_call", "record", "list_events"])
 def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is told that nothing was found, or what was said is not kept: the client gets its answer."""
 
@@ -145,7 +148,7 @@ def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
                     for steps in (HIDING_STEPS, HIDING_STEPS + 1)
                 ]
                 with monkeypatch.context() as patched:
-                    patched.setattr(ContextManager, name, failing)
+                    patched.setattr(ContextManager if name == "handle_tool_call" else Exchanges, name, failing)
                     got = await client.request("POST", PATHS[api], said[0])
                 assert (got.status, got.is_complete) == (200, True)
                 assert b"All is done." in got.body or b"done" in got.body, got.body
@@ -205,14 +208,12 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
             failing()
         return ""
 
-    from_checked = ContextManager.from_checked
+    def open_with_it(options: Options) -> OpenedSession:
+        opened = OpenedSession(options)
+        opened.summary_runner.writer = write
+        return opened
 
-    def with_it(options: Options) -> ContextManager:
-        made = from_checked(options)
-        made._summary_runner.writer = write  # type: ignore[attr-defined]
-        return made
-
-    monkeypatch.setattr(ContextManager, "from_checked", with_it)
+    monkeypatch.setattr(assembly, "OpenedSession", open_with_it)
 
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         for steps in range(4, 11):

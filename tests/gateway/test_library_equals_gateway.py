@@ -17,6 +17,7 @@ from elision.formats.registry import read_runs
 from elision.gateway.dashboard.totals import compute_totals
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import SessionReport, load_session_log
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
@@ -89,7 +90,7 @@ def library(client: Client, factor: float = 1.0, **options: Any) -> SessionRepor
     """The loop behind a context manager."""
     store, provider, follower = MemoryStore(), Counting(factor), Follower(run(), "anthropic")
     given = {"model": MODEL, "dialect": "anthropic", **options}
-    with ContextManager(STRATEGY, store=store, **given) as context:
+    with ContextManager(STRATEGY, store=store, **gather_options(given)) as context:
         while not follower.done:
             body = client.body(follower)
             beside = {"request": {"cache_control": body["cache_control"]}} if client.marks else {}

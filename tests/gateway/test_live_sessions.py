@@ -16,15 +16,16 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.live_sessions import MAX_SEARCHED_SESSIONS, LiveSession, SessionRegistry
 from elision.gateway.request_body import RequestBody, UnreadableBody, decode_message
-from elision.manager import ContextManager
+from elision.manager.opened_session import OpenedSession
 from elision.stores.memory import MemoryStore
+from tests.flat_options import open_session
 
 Json = dict[str, Any]
 TASK = {"role": "user", "content": "Fix the parser."}
 
 
-def made(name: str, family: str, api: str, model: str) -> ContextManager:
-    return ContextManager("raw", store=MemoryStore(), session=name, family=family, dialect=api)
+def made(name: str, family: str, api: str, model: str) -> OpenedSession:
+    return open_session("raw", store=MemoryStore(), session=name, family=family, dialect=api)
 
 
 class Clock:

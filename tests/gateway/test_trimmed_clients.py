@@ -9,8 +9,9 @@ from typing import Any
 from elision.gateway.identity import ClientIdentity
 from elision.gateway.live_sessions import SessionRegistry
 from elision.gateway.request_body import RequestBody
-from elision.manager import ContextManager
+from elision.manager.opened_session import OpenedSession
 from elision.stores.memory import MemoryStore
+from tests.flat_options import open_session
 
 TASK = {"role": "user", "content": "Fix the parser."}
 
@@ -32,9 +33,9 @@ def test_each_request_continues_the_session_before() -> None:
     """No session diverges, every call is in one log, and the view has the messages of the request alone."""
     store = MemoryStore()
 
-    def make(name: str, family: str, api: str, model: str) -> ContextManager:
+    def make(name: str, family: str, api: str, model: str) -> OpenedSession:
         options: dict[str, Any] = {"session": name, "family": family, "dialect": api, "write_behind": True}
-        return ContextManager("masking(window=2, schedule=every-turn)", store=store, **options)
+        return open_session("masking(window=2, schedule=every-turn)", store=store, **options)
 
     async def run() -> None:
         known = SessionRegistry(make, max_sessions=9, memory_bytes=1 << 30, idle_seconds=1e9)

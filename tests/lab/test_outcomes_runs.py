@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.errors import CorruptError, FormatError
 from elision.lab.outcomes import InstanceRun
 from elision.lab.outcomes_runs import (
@@ -20,6 +21,7 @@ from elision.lab.outcomes_runs import (
     load_tasks,
 )
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.summarizers.digest import write_digest
@@ -149,7 +151,7 @@ def work(store: MemoryStore, session: str, turns: int, strategy: str = EAGER, **
     """A session of so many turns, each billed 1,000 new tokens and 10 of answer."""
     messages = opening(more.pop("task", "Find the slow module."))
     given = {"model": MODEL, "store": store, "session": session, "clock": Clock(), **more}
-    with ContextManager(strategy, **given) as context:
+    with ContextManager(strategy, **gather_options(given)) as context:
         for turn in range(1, turns + 1):
             context.prepare(messages)
             context.record({"prompt_tokens": 1_000, "completion_tokens": 10})
@@ -189,7 +191,9 @@ def test_a_fork_counts_once(store: MemoryStore) -> None:
     """What it shares with its parent is the parent's."""
     work(store, "psf__requests-2", 3)
     options: dict[str, Any] = {"model": MODEL, "store": store, "session": "psf__requests-2"}
-    with ContextManager(EAGER, clock=Clock(1_700_001_000.0), **options) as context:
+    with ContextManager(
+        EAGER, **gather_options({"advanced": Advanced(clock=Clock(1_700_001_000.0)), **options})
+    ) as context:
         context.prepare([*opening(), *looked(1), {"role": "user", "content": "Another way, please."}])
         context.record({"prompt_tokens": 1_000, "completion_tokens": 10})
     assert len(store.sessions()) == 2
@@ -213,7 +217,9 @@ def test_summaries_are_paid(store: MemoryStore) -> None:
 
 def test_calls_without_usage(store: MemoryStore) -> None:
     """They are counted, and a session without any usage has no known cost."""
-    with ContextManager(EAGER, model=MODEL, store=store, session="psf__requests-2", clock=Clock()) as context:
+    with ContextManager(
+        EAGER, model=MODEL, store=store, session="psf__requests-2", advanced=Advanced(clock=Clock())
+    ) as context:
         context.prepare(opening())
     run = only(load_stored_runs(store, "memory:", "", NAMER)[0])
     assert (run.usd, run.silent_calls, run.turns) == (None, 1, 1)

@@ -16,7 +16,9 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from elision import Advanced, Cache
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.linear_hash.log import FrameReader, OsFile
 from elision.stores.linear_hash.records import iterate_records
 from tests.manager.agents import make_history
@@ -40,7 +42,12 @@ class Damage(NamedTuple):
 
 def open_context(url: str, session: str = "s", **options: Any) -> ContextManager:
     """Return a context manager whose view does not depend on what it costs."""
-    return ContextManager(STRATEGY, store=url, session=session, cache_control="client", **options)
+    return ContextManager(
+        STRATEGY,
+        store=url,
+        session=session,
+        **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options}),
+    )
 
 
 def write_session(url: str, session: str = "s") -> None:

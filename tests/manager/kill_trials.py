@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from elision import Advanced, Cache
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
@@ -114,7 +115,12 @@ def hash_messages(messages: object) -> str:
 
 def make_agent(store: str | Store, session: str, strategy: str) -> ContextManager:
     # Time stands still: what is decided must follow from the log alone.
-    return ContextManager(strategy, store=store, session=session, clock=lambda: 0.0, cache_control="client")
+    return ContextManager(
+        strategy,
+        store=store,
+        session=session,
+        advanced=Advanced(clock=lambda: 0.0, cache=Cache(control="client")),
+    )
 
 
 def run_kill_trials(url: str, run: Run, *, trials: int, seed: int = 0) -> TrialTotals:

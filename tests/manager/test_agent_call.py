@@ -33,9 +33,9 @@ def test_a_call_is_prepared_and_recorded() -> None:
     with ContextManager(EAGER, store="memory:") as context:
         with context.call(messages, model="gpt-5") as call:
             assert call.view.messages == ContextManager(EAGER, store="memory:").prepare(messages).messages
-            assert context.awaits_response
+            assert context.session.awaits_response
             call.record(usage(30))
-        assert not context.awaits_response
+        assert not context.session.awaits_response
         view = context.prepare(make_history("openai", 7))
         assert view.diagnostics.costs.billed is not None
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager, follow_history
 from elision.manager.offload import INLINE_BYTES
 from elision.stores.memory import MemoryStore
@@ -29,7 +30,7 @@ def seen(*calls: list[Message]) -> tuple[set[int], set[int]]:
 
     async def agent() -> None:
         listener = lambda _: told.add(threading.get_ident())  # noqa: E731
-        async with ContextManager(store=MemoryStore(), pin=pin, on_event=listener) as context:
+        async with ContextManager(store=MemoryStore(), advanced=Advanced(pin=pin), on_event=listener) as context:
             for messages in calls:
                 looked.clear()
                 told.clear()
@@ -90,8 +91,7 @@ def test_a_history_that_is_being_summarized_is_redacted_once() -> None:
             "summarization(every=4, tail=2, schedule=every-turn, fold=false)",
             store=MemoryStore(),
             summarizer=write,
-            background=True,
-            redaction=Watched(),
+            advanced=Advanced(background=True, redaction=Watched()),
         )
         reasons = []
         for steps in range(5, 12):
@@ -119,7 +119,7 @@ def test_a_reading_that_is_cancelled_is_waited_for() -> None:
 
     async def agent() -> None:
         store = MemoryStore()
-        context = ContextManager("masking(window=2, fold=false)", store=store, pin=pin)
+        context = ContextManager("masking(window=2, fold=false)", store=store, advanced=Advanced(pin=pin))
         reading = asyncio.ensure_future(context.prepare_async(make_history("openai", 40)))
         await asyncio.to_thread(begun.wait, 20)
         reading.cancel()
@@ -141,7 +141,7 @@ def test_what_is_raised_there_is_raised_here() -> None:
     from elision.errors import BudgetError
 
     async def agent() -> None:
-        context = ContextManager(store=MemoryStore(), token_budget=200, reserved_for_response=100)
+        context = ContextManager("masking(budget=budget(tokens=200, reserved=100))", store=MemoryStore())
         with pytest.raises(BudgetError):
             await context.prepare_async(make_history("openai", 40, "Mend the parser. " * 200))
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from tests.manager.agents import SHAPES, Message, make_task
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -103,7 +105,7 @@ def run_agent(thinker: str, context: ContextManager, steps: int = 12, quiet_afte
 
 def open_context(thinker: str, strategy: str = EAGER, **options: Any) -> ContextManager:
     given: dict[str, Any] = {"model": BOUND, "dialect": THINKERS[thinker][0], "store": "memory:", **options}
-    return ContextManager(strategy, **given)
+    return ContextManager(strategy, **gather_options(given))
 
 
 @pytest.mark.parametrize("strategy", [EAGER, FOLDING])
@@ -133,7 +135,7 @@ def test_other_models_bind_nothing(model: str, dialect: Any) -> None:
     for step in range(1, 9):
         said, answered = SHAPES["openai"](step)
         messages += [{**said, "reasoning_content": "I look."}, answered]
-    view = ContextManager(EAGER, model=model, dialect=dialect, store="memory:").prepare(messages)
+    view = ContextManager(EAGER, model=model, advanced=Advanced(dialect=dialect), store="memory:").prepare(messages)
     assert view.diagnostics.savings.masked == 6
 
 
@@ -148,7 +150,7 @@ def test_a_model_that_binds_and_shows_no_thinking_is_masked() -> None:
     messages = make_task()
     for step in range(1, 9):
         messages += SHAPES["openai"](step)
-    context = ContextManager(EAGER, model=BOUND, dialect="openai", store="memory:")
+    context = ContextManager(EAGER, model=BOUND, advanced=Advanced(dialect="openai"), store="memory:")
     view = context.prepare(messages, tools=TOOLS)
     assert view.diagnostics.savings.masked == 6
     assert len(view.added_tools) == 2

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import LONG
@@ -32,22 +33,27 @@ def test_restarts_change_no_byte(strategy: str, dialect: Any, steps: list[dict[s
     stores = [MemoryStore(), MemoryStore()]
     contexts = [opened(strategy, dialect, store) for store in stores]
     for context in contexts:
-        context.begin("Find it.", system="Be careful.")
+        context.turns.begin("Find it.", system="Be careful.")
     for number, step in enumerate(steps, start=1):
         results = [f"{number}.{call}\n{LONG[: step['lines'] * 20]}" for call in range(step["calls"])]
         actions = [{"name": "bash", "arguments": {"command": f"cat {number}_{call}"}} for call in range(step["calls"])]
         for context in contexts:
-            context.add_turn(f"thought {number}", actions, results, text=f"step {number}")
+            context.turns.add(f"thought {number}", actions, results, text=f"step {number}")
         for _ in range(step["views"]):
-            assert contexts[0].view().messages == contexts[1].view().messages
+            assert contexts[0].turns.view().messages == contexts[1].turns.view().messages
         if step["restart"]:
             contexts[0].close()
             contexts[0] = opened(strategy, dialect, stores[0])
-    seen = [context.view() for context in contexts]
+    seen = [context.turns.view() for context in contexts]
     assert seen[0].messages == seen[1].messages
     assert stores[0].turns("s") == stores[1].turns("s")
     assert len(stores[0].turns("s")) == len(steps)
 
 
 def opened(strategy: str, dialect: Any, store: MemoryStore) -> ContextManager:
-    return ContextManager(strategy, dialect=dialect, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
+    return ContextManager(
+        strategy,
+        advanced=Advanced(dialect=dialect, clock=lambda: 0.0, tokens="estimate"),
+        store=store,
+        session="s",
+    )

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import SettingError
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import load_session_log
 from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.stores.memory import MemoryStore
@@ -33,7 +35,7 @@ class Agent:
     def __init__(self, *, marks: bool = False, **options: Any) -> None:
         self.now, self.store, self._marks = 1_700_000_000.0, MemoryStore(), marks
         given = {"model": "claude-sonnet-4-6", "dialect": "anthropic", "session": "s", "clock": lambda: self.now}
-        self.context = ContextManager("masking(window=3)", store=self.store, **(given | options))
+        self.context = ContextManager("masking(window=3)", store=self.store, **(gather_options(given | options)))
         self.views: list[ContextView] = []
         self.times: list[float] = []
 
@@ -132,7 +134,9 @@ def test_requests_without_breakpoints_of_ours_have_no_lifetime(options: dict[str
 def test_other_providers_have_no_lifetimes() -> None:
     """A conversation with OpenAI's messages is left alone."""
     store = MemoryStore()
-    context = ContextManager("masking(window=3)", store=store, model="gpt-5", session="s", cache_ttl="1h")
+    context = ContextManager(
+        "masking(window=3)", store=store, model="gpt-5", session="s", advanced=Advanced(cache=Cache(ttl="1h"))
+    )
     for step in range(6):
         context.prepare(make_history("openai", step))
     context.close()
@@ -143,4 +147,4 @@ def test_other_providers_have_no_lifetimes() -> None:
 def test_other_values_are_refused(value: str) -> None:
     """The error names those that there are."""
     with pytest.raises(SettingError, match="give client or 1h"):
-        ContextManager("masking", cache_ttl=value)  # type: ignore[arg-type]
+        ContextManager("masking", advanced=Advanced(cache=Cache(ttl=value)))  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import pytest
 
 from elision.errors import ElisionError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.caller_lock import CallerLock
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Event
@@ -44,7 +45,7 @@ class Gated(MemoryStore):
 
 
 def opened(store: MemoryStore | None = None, **options: Any) -> ContextManager:
-    return ContextManager(EAGER, session="s", store=store or MemoryStore(), **options)
+    return ContextManager(EAGER, session="s", store=store or MemoryStore(), **gather_options(options))
 
 
 def test_a_thread_and_a_task_take_turns() -> None:
@@ -116,7 +117,7 @@ def test_what_would_wait_for_its_own_event_loop_is_refused() -> None:
 def test_a_callback_may_use_the_manager_that_calls_it(is_async: bool) -> None:
     """What a pass calls is part of its turn: a listener may recall and search."""
     read: list[str] = []
-    context = opened(on_event=lambda told: read.append(context.recall("t1.1", head=1)))
+    context = opened(on_event=lambda told: read.append(context.session.recall("t1.1", head=1)))
     if is_async:
         asyncio.run(context.prepare_async(make_history("openai", 2)))
     else:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import ConflictError
 from elision.manager import ContextManager
 from elision.stores.store import Store
@@ -68,7 +69,10 @@ def serve_calls(url: str, strategy: str, shared: bool, pipe: Connection) -> None
     """Prepare what comes, and answer with the view's hash or the name of the error, until the pipe is closed."""
     family = "f" if shared else ""
     with ContextManager(
-        strategy, store=url, session="s", clock=lambda: 0.0, cache_control="client", on_fault="raise", family=family
+        strategy,
+        store=url,
+        session="s",
+        advanced=Advanced(clock=lambda: 0.0, on_fault="raise", family=family, cache=Cache(control="client")),
     ) as context:
         while True:
             try:

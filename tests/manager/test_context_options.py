@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import inspect
-import json
 import pydoc
-import re
-import time
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from elision import ContextManager
+from elision import Advanced, Cache, ContextManager
 from elision.errors import SettingError, SpecError
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import ContextOptions, Options
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.strategies.masking import Masking
-from elision.trajectory.redact import Redaction
 
 
 def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +33,6 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
     ("option", "value", "said"),
     [
         ("guards", {"max_turns": 3}, "guards=dict: give elision.Guards(...)"),
-        ("rules", [{"tool": "plan"}], "rules: dict among them; give elision.Rule(...)"),
-        ("rules", 5, "rules=5: give a list of elision.Rule(...)"),
         ("on_event", [3], "on_event: int among them; give functions"),
         ("on_event", 3, "on_event=3: give a function, or several"),
         ("pin", "system", "pin='system': give a function of a message"),
@@ -59,7 +54,7 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("parent", None, "parent=NoneType: give one line of at most 400 characters"),
         ("observations", "all", "observations='all': give tools, user or auto"),
         ("model", None, "model=NoneType: give the model's name"),
-        ("prices", 5, "prices=5: give the name of a set or of a model, or elision.Prices(...)"),
+        ("prices", 5, "prices=5: give the name of a set or of a model, or elision.trajectory.prices.Prices(...)"),
         ("dialect", ["openai"], "dialect=list: give auto, openai, openai-responses, anthropic or gemini"),
         ("summarizer", 5, "summarizer=5: give a text such as anthropic:MODEL, or a function of a request"),
         ("background", "yes", "background='yes': give True or False"),
@@ -68,36 +63,36 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
         ("token_budget", "60000", "token_budget='60000': give tokens, 1 or more"),
         ("token_budget", -5, "token_budget=-5: give tokens, 1 or more"),
         ("token_budget", 0, "token_budget=0: give tokens, 1 or more"),
-        ("reserved_for_response", -1, "reserved_for_response=-1: give tokens, 0 or more"),
-        ("max_context_pct", 85, "max_context_pct=85: give a share above 0, up to 1"),
-        ("max_context_pct", float("nan"), "max_context_pct=nan: give a share above 0, up to 1"),
         ("token_budget", True, "token_budget=True: give tokens, 1 or more"),
-        ("reserved_for_response", 1.5, "reserved_for_response=1.5: give tokens, 0 or more"),
-        ("max_context_pct", "85", "max_context_pct='85': give a share above 0, up to 1"),
         ("extractors", [print], "extractors=list: give a mapping of globs on the tool's name to functions"),
         ("extractors", {"bash": "x"}, "extractors['bash']: give a function under a glob on the tool's name"),
         ("recall", None, "recall=NoneType: give auto, caller or never"),
         ("recall", True, "recall=True: give auto, caller or never"),
         ("thinking", [], "thinking=list: give auto, defer, native, drop_block or ignore"),
-        ("cache_control", "on", "cache_control='on': give auto, gaps or client"),
+        ("cache_control", "on", "control='on': give auto, gaps or client"),
         ("over_budget", None, "over_budget=NoneType: give raise or send"),
         ("on_fault", "log", "on_fault='log': give send or raise"),
         ("tokens", None, "tokens=NoneType: give the name of a counter"),
         ("redaction", False, "redaction=False: give a Redaction"),
         ("clock", 5, "clock=5: give a function that returns seconds since the epoch"),
-        ("summariser", "digest", "there is no option 'summariser'; perhaps 'summarizer' is meant"),
+        ("summariser", "digest", "there is no option 'summariser'; did you mean summarizer?"),
+        ("window", 3, """there is no option 'window'; put it in the strategy: "masking(window=...)\""""),
+        ("rules", [], """there is no option 'rules'; put it in the strategy: "masking(rules=...)\""""),
         (
-            "window",
-            3,
-            "there is no option 'window'; perhaps what refines a strategy stands in its text: masking(window=10)",
+            "max_context_pct",
+            85,
+            "there is no option 'max_context_pct'; put it in the strategy: "
+            '"masking(budget=budget(max_context_pct=...))"',
         ),
+        ("familiy", "f", "there is no option 'familiy'; did you mean family? It is in advanced=Advanced(family=...)"),
+        ("colour", 5, f"there is no option 'colour'; there are: {', '.join(ContextOptions.__annotations__)}"),
     ],
 )
 def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) -> None:
     """Behind the boundary of a pass it would only mean that every request goes out as it came."""
     options: dict[str, Any] = {option: value}
     with pytest.raises(SettingError) as told:
-        ContextManager(store="memory:", **options)
+        ContextManager(store="memory:", **gather_options(options))
     assert str(told.value) == said
 
 
@@ -107,26 +102,26 @@ def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) ->
         ("masking", {"token_budget": 500}, "token_budget=500: a budget of 500 tokens leaves nothing behind 1000"),
         ("masking", {"token_budget": 1_100}, "token_budget=1100: a budget of 1100 tokens leaves nothing behind 1000"),
         ("masking(budget=1)", {}, "budget=1: a budget of 1 tokens leaves nothing behind 1000 reserved tokens"),
-        ("masking", {"token_budget": 9_000, "reserved_for_response": 8_000}, "token_budget=9000: a budget of 9000"),
-        ("masking", {"max_context_pct": 0.0001, "model": "gpt-5"}, "the window of 'gpt-5': a budget of "),
+        ("masking(budget=budget(reserved=8_000))", {"token_budget": 9_000}, "token_budget=9000: a budget of 9000"),
+        ("masking(budget=budget(max_context_pct=0.0001))", {"model": "gpt-5"}, "the window of 'gpt-5': a budget of "),
         (None, {}, "a strategy is a text such as masking(window=10) or a Strategy, not NoneType"),
         (5, {}, "a strategy is a text such as masking(window=10) or a Strategy, not int"),
         (Masking, {}, "a strategy is a text such as masking(window=10) or a Strategy, not type"),
-        ("masking", {"tokens": "chars"}, "no token counter 'chars'; there are: "),
+        ("masking", {"tokens": "chars"}, "no token counter 'chars'; give one of: "),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(strategy: Any, options: dict[str, Any], said: str) -> None:
     """A budget in which no prompt has room, or what is no strategy: every pass would fail on it."""
     with pytest.raises(SpecError) as told:
-        ContextManager(strategy, store="memory:", **options)
+        ContextManager(strategy, store="memory:", **gather_options(options))
     assert str(told.value).startswith(said)
 
 
 def test_the_smallest_budget_that_leaves_something_is_taken() -> None:
     """One token is a budget; whether a prompt fits is asked of each prompt."""
-    ContextManager(store="memory:", token_budget=1_178, reserved_for_response=1_000).close()
+    ContextManager(store="memory:", token_budget=1_178).close()
     with pytest.raises(SpecError):
-        ContextManager(store="memory:", token_budget=1_177, reserved_for_response=1_000)
+        ContextManager(store="memory:", token_budget=1_177)
 
 
 def test_a_budget_beyond_all_numbers_is_no_limit() -> None:
@@ -139,13 +134,15 @@ def test_a_budget_beyond_all_numbers_is_no_limit() -> None:
 def test_a_name_with_a_tilde_is_a_name(name: str) -> None:
     """Only what ends as the key of a branch does is refused."""
     with ContextManager(store="memory:", session=name) as context:
-        assert context.session == name
+        assert context.session.name == name
 
 
 @pytest.mark.parametrize("store", [None, 5, object(), b"memory:", ["memory:"], {}, Path("a.db"), MemoryStore])
 def test_a_store_must_be_one(store: Any) -> None:
     """With what is none nothing would be kept, and no request would ever be made smaller."""
-    with pytest.raises(SettingError, match=r"store=.*: give a URL \(`memory:` keeps nothing\) or a Store"):
+    with pytest.raises(
+        SettingError, match=r"store=.*: give a URL such as sqlite:///agent.db \(`memory:` keeps nothing\), or a Store"
+    ):
         ContextManager(store=store)
 
 
@@ -165,37 +162,21 @@ def test_a_function_that_nobody_awaits_is_refused(option: str, function: Any) ->
     value = {"bash": function} if option == "extractors" else [function] if option == "on_event" else function
     options: dict[str, Any] = {option: value}
     with pytest.raises(SettingError, match=r"an async function, which is not awaited here; give a plain one"):
-        ContextManager(store="memory:", **options)
+        ContextManager(store="memory:", **gather_options(options))
 
 
-@pytest.mark.parametrize("option", ["on_event", "rules"])
-def test_what_is_gone_through_again_is_no_iterator(option: str) -> None:
+def test_what_is_gone_through_again_is_no_iterator() -> None:
     """The second pass would find it empty."""
-    options: dict[str, Any] = {option: iter([])}
-    with pytest.raises(SettingError, match=f"{option}=list_iterator: give "):
-        ContextManager(store="memory:", **options)
+    listeners: Any = iter([])
+    with pytest.raises(SettingError, match="on_event=list_iterator: give "):
+        ContextManager(store="memory:", on_event=listeners)
 
 
 def test_a_context_tells_which_session_it_is() -> None:
     """In a debugger and in logs."""
     with ContextManager(store="memory:", session="task-42") as context:
-        context.add_turn("I look.", "ls", "a.py")
+        context.turns.add("I look.", "ls", "a.py")
         assert repr(context) == "<ContextManager session='task-42' turns=1>"
-
-
-#: An option in the class docstring, and as a row of the table in the documentation.
-DOCUMENTED = re.compile(r"^ *- `(\w+)` \(default `(.+?)`\): \S", re.MULTILINE)
-ROW = re.compile(r"^\| `(\w+)` \| `(.+?)` \| \S", re.MULTILINE)
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
-
-
-def show_default(value: object) -> str:
-    """Return a default as the documentation writes it."""
-    if value is time.time:
-        return "time.time"
-    if isinstance(value, Redaction):
-        return "Redaction()"
-    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def test_the_schedule_knows_the_turns_of_a_guard() -> None:
@@ -215,7 +196,7 @@ def test_the_signature_has_every_option_with_its_default() -> None:
     """`help`, `inspect.signature` and editors list the options by name; a call still takes no other."""
     parameters = inspect.signature(ContextManager).parameters
     own = Options()
-    assert list(parameters) == [option.name for option in fields(Options) if option.init]
+    assert list(parameters) == [option.name for option in fields(Options) if option.metadata]
     assert {name: parameter.default for name, parameter in parameters.items()} == {
         name: getattr(own, name) for name in parameters
     }
@@ -227,24 +208,35 @@ def test_the_signature_has_every_option_with_its_default() -> None:
     assert all(f"{name}: " in text for name in parameters)
 
 
-@pytest.mark.parametrize("source", ["docstring", "page"])
-def test_every_option_is_documented_with_its_default(source: str) -> None:
-    """The class docstring and the table of the documentation name all options in the order of the signature."""
-    if source == "docstring":
-        documented = DOCUMENTED.findall(ContextManager.__doc__ or "")
-    else:
-        section = (
-            PAGE.read_text(encoding="utf-8").partition("### Options of the context manager")[2].partition("## ")[0]
-        )
-        documented = ROW.findall(section)
-    parameters = inspect.signature(ContextManager).parameters
-    assert documented == [(name, show_default(parameter.default)) for name, parameter in parameters.items()]
+def test_type_checkers_know_the_options_that_there_are() -> None:
+    """They read `ContextOptions`, and everything else reads the table: names and types are the same."""
+    known = {row.name: row.type for row in fields(Options) if row.metadata and row.name != "strategy"}
+    assert dict.fromkeys(known) == dict.fromkeys(ContextOptions.__annotations__)
+    assert get_type_hints(ContextOptions) == {name: get_type_hints(Options)[name] for name in known}
 
 
-def test_both_documentations_say_the_same() -> None:
-    """The table and the docstring have one text for each option, so that neither can age alone."""
-    docstring = " ".join((ContextManager.__doc__ or "").split())
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        if ROW.match(line):
-            _, name, default, meaning, _ = (cell.strip() for cell in line.split("|"))
-            assert f"- {name} (default {default}): {meaning}." in docstring
+@pytest.mark.parametrize("table", [Options, Advanced, Cache])
+def test_every_option_has_a_meaning_and_one_place(table: type) -> None:
+    """The docstring that users read has a line for each; an option is in one table only."""
+    documented = {Options: ContextManager}.get(table, table).__doc__ or ""
+    tables: list[Any] = [Options, Advanced, Cache]
+    for row in fields(table):
+        if row.metadata:
+            assert f"- `{row.name}` (default `" in documented
+            assert [row.name in {each.name for each in fields(one)} for one in tables].count(True) == 1
+    assert len(ContextOptions.__annotations__) <= 12
+
+
+def test_what_advanced_sets_goes_before_what_settings_say() -> None:
+    """Where a field is at its default, the setting counts; so it is inside `cache`."""
+    settings = {"AGENT_CONTEXT_DIALECT": "anthropic", "AGENT_CONTEXT_CACHE_TTL": "1h", "AGENT_CONTEXT_STORE": "memory:"}
+    given = Advanced(observations="user", cache=Cache(control="client"))
+    with ContextManager.from_env(settings, advanced=given) as context:
+        found = context._opened.options.advanced
+    assert (found.dialect, found.observations, found.cache) == ("anthropic", "user", Cache(control="client", ttl="1h"))
+
+
+def test_advanced_shows_what_differs_from_the_defaults() -> None:
+    """In a debugger, and in the signature that `help` shows."""
+    assert repr(Advanced(dialect="openai", background=True)) == "Advanced(dialect='openai', background=True)"
+    assert repr(Advanced()) == "Advanced()"

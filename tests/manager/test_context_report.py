@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision import ElisionError, Guards, Sessions
+from elision import Advanced, Cache, ElisionError, Guards, Sessions
 from elision.errors import SummaryError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import SessionLog
 from elision.stores.memory import MemoryStore
 from elision.strategies.spec import describe_strategy, parse_strategy
@@ -32,8 +33,8 @@ def run_turns(context: ContextManager, turns: int, first: int = 1) -> list[Diagn
     """Have an agent with turns by hand make a call before each turn."""
     seen = []
     for number in range(first, first + turns):
-        seen.append(context.view().diagnostics)
-        context.add_turn(f"thought {number}", f"cat f{number}.py", f"{number}\n{LONG}")
+        seen.append(context.turns.view().diagnostics)
+        context.turns.add(f"thought {number}", f"cat f{number}.py", f"{number}\n{LONG}")
     return seen
 
 
@@ -50,7 +51,7 @@ def read_stored_report(store: MemoryStore, session: str) -> ContextReport:
 def test_before_anything_there_is_nothing() -> None:
     """A session without turns is raw, has saved nothing, and costs what everything costs."""
     with ContextManager(store="memory:", session="new") as context:
-        report = context.report()
+        report = context.session.report()
     assert report == ContextReport(session="new", notes=report.notes)
     assert (report.phase, report.efficiency, report.efficiency_score) == ("raw", 1.0, 0.0)
     assert report.to_dict()["summaries"]["frequency"] is None
@@ -61,9 +62,9 @@ def test_a_session_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) 
     store = MemoryStore()
     with Sessions(store=store) as sessions:
         sessions.open("thread-1").prepare(make_history("openai", 1))
-        assert sessions.open("thread-1").report().notes == ()
+        assert sessions.open("thread-1").session.report().notes == ()
         assert caplog.messages == []
-        (note,) = sessions.open("thread-l").report().notes
+        (note,) = sessions.open("thread-l").session.report().notes
         assert note.startswith("session 'thread-l' has no turns yet; `list_sessions()`")
         assert caplog.messages == [f"an empty report: {note}"]
         assert [info.key for info in sessions.list_sessions()] == ["thread-1"]
@@ -74,7 +75,7 @@ def test_a_session_that_is_not_there_is_named(caplog: pytest.LogCaptureFixture) 
 def test_a_session_without_a_name_needs_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Its caller has mistaken no name."""
     with ContextManager(store="memory:") as context:
-        assert "has no turns yet" in context.report().notes[0]
+        assert "has no turns yet" in context.session.report().notes[0]
     assert caplog.messages == []
 
 
@@ -83,9 +84,9 @@ def test_phases_follow_one_another() -> None:
     seen = []
     with ContextManager(HYBRID, store="memory:", session="s") as context:
         for number in range(1, 10):
-            seen.append(context.view().diagnostics.phase)
-            context.add_turn(f"thought {number}", "cat f.py", f"{number}\n{LONG}")
-        report = context.report()
+            seen.append(context.turns.view().diagnostics.phase)
+            context.turns.add(f"thought {number}", "cat f.py", f"{number}\n{LONG}")
+        report = context.session.report()
     assert seen == ["raw"] * 3 + ["masking"] * 2 + ["summarizing"] * 4
     assert report.phase == "summarizing"
     assert report.phase_turns == PhaseTurns(raw=3, masking=2, summarizing=4)
@@ -102,9 +103,9 @@ def test_the_report_counts_the_summaries_that_there_are() -> None:
         HYBRID, store="memory:", session="s", recall="caller", summarizer=lambda request: "All is well."
     ) as context:
         for number in range(1, 13):
-            context.view()
-            context.add_turn(f"thought {number}", "look", "only words, and many of them\n" * 30)
-        report, texts = context.report(), context.summaries()
+            context.turns.view()
+            context.turns.add(f"thought {number}", "look", "only words, and many of them\n" * 30)
+        report, texts = context.session.report(), context.session.summaries()
     assert report.summaries.count == len(texts) == 3
     assert report.summaries.covered_turns == texts[-1].covers_turns[1]
     assert report.summaries.usd == pytest.approx(sum(each.usd or 0.0 for each in texts))
@@ -114,7 +115,7 @@ def test_tokens_and_dollars_are_those_of_the_calls() -> None:
     """What was not sent is what each call's diagnostics say, added up; the costs are those after the newest turn."""
     with ContextManager(HYBRID, store="memory:", session="s") as context:
         calls = run_turns(context, 12)
-        report = context.report()
+        report = context.session.report()
     assert report.savings.sent_tokens == sum(each.after for each in calls)
     assert report.savings.raw_tokens == sum(each.raw for each in calls)
     assert report.savings.tokens == report.savings.raw_tokens - report.savings.sent_tokens > 0
@@ -130,12 +131,12 @@ def test_the_basis_says_who_counted() -> None:
     """The provider, where it reported every call; the tokenizer; or an estimate by characters."""
     usage = {"prompt_tokens": 900, "completion_tokens": 20}
     for tokens, reported, basis in (("o200k", 2, "reported"), ("o200k", 1, "counted"), ("estimate", 0, "estimated")):
-        with ContextManager(MASKING, store="memory:", tokens=tokens) as context:  # type: ignore[arg-type]
+        with ContextManager(MASKING, store="memory:", advanced=Advanced(tokens=tokens)) as context:  # type: ignore[arg-type]
             for number in range(2):
                 context.prepare(make_history("openai", number))
                 if number < reported:
                     context.record(usage)
-            assert context.report().savings.basis == basis
+            assert context.session.report().savings.basis == basis
 
 
 def test_failed_summaries_are_counted_and_paid() -> None:
@@ -146,7 +147,7 @@ def test_failed_summaries_are_counted_and_paid() -> None:
 
     with ContextManager(HYBRID, store="memory:", summarizer=fail) as context:
         run_turns(context, 8)
-        report = context.report()
+        report = context.session.report()
     assert (report.phase, report.summaries.count) == ("masking", 0)
     assert report.summaries.failed > 0
     assert report.summaries.usd == report.savings.costs.summarizer > 0
@@ -158,16 +159,16 @@ def test_every_dialect_has_a_report_that_the_store_has_too(shape: str, strategy:
     """Live, in a process that resumes the session, and read from its log, it is the same value."""
     store = MemoryStore()
     options = {"store": store, "session": "s", "model": "claude-sonnet-4-5", "clock": lambda: 0.0}
-    live = ContextManager(strategy, **options)  # type: ignore[arg-type]
+    live = ContextManager(strategy, **gather_options(options))  # type: ignore[arg-type]
     for number in range(9):
         live.prepare(make_history(shape, number))
     live.settle()
-    report = live.report()
+    report = live.session.report()
     assert report.phase == ("masking" if strategy == MASKING else "summarizing")
     assert report.turns == 8
-    resumed = ContextManager(strategy, **options)  # type: ignore[arg-type]
-    assert resumed.report() == report
-    assert asyncio.run(resumed.report_async()) == report
+    resumed = ContextManager(strategy, **gather_options(options))  # type: ignore[arg-type]
+    assert resumed.session.report() == report
+    assert asyncio.run(resumed.session.report_async()) == report
     stored = read_stored_report(store, "s")
     assert stored.savings.sent_tokens == report.savings.sent_tokens
     assert stored.savings.costs.ours == pytest.approx(report.savings.costs.ours, rel=0.02)
@@ -179,23 +180,33 @@ def test_every_dialect_has_a_report_that_the_store_has_too(shape: str, strategy:
 def test_a_restart_changes_no_figure(steps: list[str]) -> None:
     """The report is a function of the log: opened anew at any point, the session reports the same."""
     store = MemoryStore()
-    context = ContextManager(HYBRID, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
-    context.begin("Find it.")
+    context = ContextManager(
+        HYBRID,
+        store=store,
+        session="s",
+        advanced=Advanced(clock=lambda: 0.0, tokens="estimate"),
+    )
+    context.turns.begin("Find it.")
     turns = calls = 0
     for what in steps:
         if what == "turn":
             turns += 1
-            context.add_turn(f"thought {turns}", f"cat f{turns}.py", f"{turns}\n{LONG}")
+            context.turns.add(f"thought {turns}", f"cat f{turns}.py", f"{turns}\n{LONG}")
         elif what == "view":
             calls += 1
-            context.view()
+            context.turns.view()
         else:
             context.settle()
-            before = context.report()
-            context = ContextManager(HYBRID, store=store, session="s", clock=lambda: 0.0, tokens="estimate")
+            before = context.session.report()
+            context = ContextManager(
+                HYBRID,
+                store=store,
+                session="s",
+                advanced=Advanced(clock=lambda: 0.0, tokens="estimate"),
+            )
             if turns or calls:
-                assert context.report() == before
-    report = context.report()
+                assert context.session.report() == before
+    report = context.session.report()
     assert (report.turns, report.calls) == (turns, calls)
     assert sum(asdict(report.phase_turns).values()) == turns
 
@@ -205,7 +216,7 @@ def test_shadow_reports_what_would_have_been() -> None:
     with ContextManager(MASKING, store="memory:", shadow=True) as context:
         for number in range(6):
             context.prepare(make_history("openai", number))
-        report = context.report()
+        report = context.session.report()
     assert (report.shadow, report.phase) == (True, "masking")
     assert report.to_dict()["shadow"] is True
 
@@ -214,7 +225,7 @@ def test_the_dictionary_has_the_published_keys() -> None:
     """`get_efficiency_report` of the published hybrid manager: phases, summaries, savings, efficiency_score."""
     with ContextManager(HYBRID, store="memory:", session="s", model="claude-sonnet-4-5") as context:
         run_turns(context, 12)
-        report = context.report()
+        report = context.session.report()
     found = report.to_dict()
     assert found["phases"] == {"raw": 3, "masking": 2, "summarizing": 7}
     assert found["summaries"]["count"] == report.summaries.count
@@ -231,7 +242,7 @@ def test_a_history_that_begins_late_has_raw_turns(tmp_path: Path) -> None:
     """Turns that an agent brings along were taken before us; one request was made, however long the history is."""
     with ContextManager(MASKING, store=f"sqlite:///{tmp_path / 'agent.db'}") as context:
         context.prepare(make_history("openai", 6))
-        report = context.report()
+        report = context.session.report()
     assert report.phase_turns == PhaseTurns(raw=6)
     assert (report.calls, report.phase) == (1, "masking")
 
@@ -242,7 +253,7 @@ def test_a_fork_reports_what_it_shares() -> None:
         for number in range(6):
             context.prepare(make_history("openai", number))
         context.prepare([*make_history("openai", 4), *make_task("No, the other way.")])
-        report = context.report()
+        report = context.session.report()
     assert report.turns == 4
     assert report.phase == "masking"
 
@@ -250,7 +261,9 @@ def test_a_fork_reports_what_it_shares() -> None:
 def test_masked_tokens_leave_out_what_summaries_cover() -> None:
     """Placeholders and summaries take their own shares off the observations."""
     strategy = "hybrid(window=2, fold=false, summarize_at=6, tail=4, summary_max_tokens=60, schedule=every-turn)"
-    with ContextManager(strategy, session="s", store="memory:", cache_control="client") as context:
+    with ContextManager(
+        strategy, session="s", store="memory:", advanced=Advanced(cache=Cache(control="client"))
+    ) as context:
         before = context.prepare(make_history("openai", 5)).diagnostics.savings
         after = context.prepare(make_history("openai", 8)).diagnostics.savings
     assert before.covered == 0

@@ -83,7 +83,7 @@ def continue_session(damaged: DamagedStore, damage: Damage) -> tuple[str, bool]:
         assert view.diagnostics.savings.masked == TURNS, damage.name
         # What is hidden can be read again.
         for turn in range(1, TURNS + 3):
-            assert context.recall(f"t{turn}.1") == messages[2 * turn]["content"], damage.name
+            assert context.session.recall(f"t{turn}.1") == messages[2 * turn]["content"], damage.name
         return view.diagnostics.branch, bool(first.faults)
 
 
@@ -317,7 +317,7 @@ def test_recall_of_what_is_readable_in_a_damaged_session(tmp_path: Path) -> None
     messages = make_history("openai", TURNS)
     with open_context(damaged.url) as context:
         for turn in (1, 2, 4, 5):
-            assert context.recall(f"t{turn}.1") == messages[2 * turn]["content"]
+            assert context.session.recall(f"t{turn}.1") == messages[2 * turn]["content"]
         with pytest.raises(CorruptError, match=CHECK_COMMAND):
-            context.recall("t3.1")
-        assert CHECK_COMMAND in context.recall_tools()[0].call({"handle": "t3.1"})
+            context.session.recall("t3.1")
+        assert CHECK_COMMAND in context.session.recall_tools()[0].call({"handle": "t3.1"})

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
+from elision.manager.exchanges import Exchanges
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import RecallExchanged
@@ -18,12 +20,12 @@ EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def manager(store: Any, session: str = "s", **options: Any) -> ContextManager:
-    return ContextManager(EAGER, store=store, session=session, **options)
+    return ContextManager(EAGER, store=store, session=session, **gather_options(options))
 
 
 def noted(context: ContextManager, node: str) -> RecallExchanged:
-    assert context.record_exchange(node=node, messages=('{"role":"assistant"}', "{}"), results=("[]",))
-    return context.exchanges()[-1]
+    assert Exchanges(context._opened).record(node=node, messages=('{"role":"assistant"}', "{}"), results=("[]",))
+    return Exchanges(context._opened).list_events()[-1]
 
 
 def test_an_exchange_is_noted_at_its_call() -> None:
@@ -38,8 +40,8 @@ def test_an_exchange_is_noted_at_its_call() -> None:
 def test_before_a_session_there_is_nothing_to_note_it_in() -> None:
     """Whoever notes it is told."""
     context = manager(MemoryStore())
-    assert not context.record_exchange(node="n", messages=("{}",))
-    assert context.exchanges() == []
+    assert not Exchanges(context._opened).record(node="n", messages=("{}",))
+    assert Exchanges(context._opened).list_events() == []
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -50,12 +52,12 @@ def test_another_process_finds_it_by_the_messages(shape: str, tmp_path: Path) ->
         context.prepare(make_history(shape, 3))
         event = noted(context, "n")
     with manager(url) as other:
-        assert all(other.recorded_exchanges(make_history(shape, steps)) == [event] for steps in (2, 3, 5))
-        assert other.exchanges() == []
-        assert other.recorded_exchanges(make_history(shape, 0)) == []
-        assert other.recorded_exchanges(make_history(shape, 3, "Another task.")) == []
+        assert all(Exchanges(other._opened).find_stored(make_history(shape, steps)) == [event] for steps in (2, 3, 5))
+        assert Exchanges(other._opened).list_events() == []
+        assert Exchanges(other._opened).find_stored(make_history(shape, 0)) == []
+        assert Exchanges(other._opened).find_stored(make_history(shape, 3, "Another task.")) == []
         other.prepare(make_history(shape, 4))
-        assert other.exchanges() == [event]
+        assert Exchanges(other._opened).list_events() == [event]
 
 
 def test_beside_an_event_loop(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_beside_an_event_loop(tmp_path: Path) -> None:
     with manager(store) as context:
         context.prepare(make_history("openai", 2))
         event = noted(context, "n")
-    assert asyncio.run(manager(store).recorded_exchanges_async(make_history("openai", 2))) == [event]
+    assert asyncio.run(Exchanges(manager(store)._opened).find_stored_async(make_history("openai", 2))) == [event]
     store.close()
 
 
@@ -78,14 +80,14 @@ def test_a_fork_has_what_came_before_it() -> None:
     second = noted(context, "second")
     fork = [*make_history("openai", 3), {"role": "user", "content": "Stop that."}]
     assert context.prepare(fork).diagnostics.branch == "s~2"
-    assert context.exchanges() == [first]
+    assert Exchanges(context._opened).list_events() == [first]
     third = noted(context, "third")
     context.close()
     # Up to where they part nothing tells the branches apart: all of them are looked at, the nearest counts last.
-    assert manager(store).recorded_exchanges(make_history("openai", 2)) == [first, second, third]
+    assert Exchanges(manager(store)._opened).find_stored(make_history("openai", 2)) == [first, second, third]
     again = manager(store)
     again.prepare(make_history("openai", 4))
-    assert again.exchanges() == [first, second]
+    assert Exchanges(again._opened).list_events() == [first, second]
 
 
 def test_families_do_not_see_each_other() -> None:
@@ -94,5 +96,5 @@ def test_families_do_not_see_each_other() -> None:
     with manager(store, "a", family="one") as context:
         context.prepare(make_history("openai", 3))
         noted(context, "n")
-    assert manager(store, "b", family="two").recorded_exchanges(make_history("openai", 3)) == []
-    assert len(manager(store, "b", family="one").recorded_exchanges(make_history("openai", 3))) == 1
+    assert Exchanges(manager(store, "b", family="two")._opened).find_stored(make_history("openai", 3)) == []
+    assert len(Exchanges(manager(store, "b", family="one")._opened).find_stored(make_history("openai", 3))) == 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.summarizers.factory import make_summarizer
@@ -29,7 +30,7 @@ def test_a_summary_extends_what_is_in_cache(kind: Any, path: str, answer: Any) -
             model="m",
             prices="anthropic",
             store=MemoryStore(),
-            dialect=kind,
+            advanced=Advanced(dialect=kind),
             recall="never",
             summarizer=writer,
         )

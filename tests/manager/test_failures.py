@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import BudgetError, DialectError, StoreError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
@@ -23,6 +24,7 @@ from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.agents import LONG, make_history, make_openai_step
 from tests.manager.stores import FailingStore
 
@@ -35,7 +37,9 @@ Json = dict[str, Any]
 
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, session="s", cache_control="client", **options)
+    return flat_options.open_context(
+        strategy, session="s", **{"advanced": Advanced(cache=Cache(control="client")), **options}
+    )
 
 
 def kinds(view: ContextView) -> set[str]:
@@ -188,7 +192,7 @@ def test_in_the_background_the_agent_goes_on() -> None:
     assert begun.wait(5)
     assert "being written" in view.diagnostics.reason
     ready.set()
-    written = context._summary_runner._job
+    written = context._opened.summary_runner._job
     assert written is not None
     written.future.result(5)
     view = context.prepare(make_history("openai", 11))
@@ -340,7 +344,7 @@ def test_a_listener_that_fails_stops_nobody() -> None:
 
 def test_what_fits_nowhere_is_told() -> None:
     """A budget below the floor is the caller's to know, with the numbers."""
-    context = manager(token_budget=1_400, reserved_for_response=0)
+    context = manager(EAGER.replace(")", ", budget=budget(tokens=1_400, reserved=0))"))
     with pytest.raises(BudgetError) as caught:
         context.prepare(make_history("openai", 1, "word " * 3_000))
     assert caught.value.needed > caught.value.usable
@@ -662,8 +666,8 @@ def test_results_that_come_one_by_one_are_all_counted() -> None:
     view = context.prepare([*messages, *results])
     savings = view.diagnostics.savings
     assert (savings.visible, savings.folded) == (2, 1)
-    assert context._preparer.branch is not None
-    usage = context._preparer.branch.log.state.turns[-1].usage
+    assert context._opened.preparer.branch is not None
+    usage = context._opened.preparer.branch.log.state.turns[-1].usage
     assert usage is not None
     assert usage.output == 77
 
@@ -672,8 +676,8 @@ def test_turns_by_hand_are_kept_without_a_view() -> None:
     """What was added before the session is closed is in the store."""
     store = MemoryStore()
     with manager(store=store) as context:
-        context.begin("Mend it.")
-        context.add_turn("I look.", "ls", "a.py")
+        context.turns.begin("Mend it.")
+        context.turns.add("I look.", "ls", "a.py")
     assert store.turns("s")[0].observations[0].text == "a.py"
 
 
@@ -690,13 +694,13 @@ def test_turns_by_hand_survive_an_interrupt(place: str, monkeypatch: pytest.Monk
 
     for turn in range(6):
         for context in contexts:
-            context.add_turn("I look.", f"cat f{turn}.py", f"{turn}\n{LONG}")
+            context.turns.add("I look.", f"cat f{turn}.py", f"{turn}\n{LONG}")
             if turn == 4 and context is contexts[0]:
                 with monkeypatch.context() as patch:
                     patch.setattr(place, interrupt)
                     with pytest.raises(KeyboardInterrupt):
-                        context.view()
-        seen, undisturbed = (context.view() for context in contexts)
+                        context.turns.view()
+        seen, undisturbed = (context.turns.view() for context in contexts)
         assert seen.messages == undisturbed.messages
     assert len(store.turns("s")) == 6
 
@@ -770,7 +774,7 @@ def test_tools_that_are_none(tools: Any) -> None:
         if not isinstance(tools, list):
             assert view.tools == tools
             assert not view.added_tools
-    assert len(context._store.turns("s")) == 6
+    assert len(context._opened.store.turns("s")) == 6
     context.close()
 
 

@@ -9,17 +9,23 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def manager(store: Any, family: str = "f", strategy: str = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, store=store, family=family, cache_control="client", **options)
+    return flat_options.open_context(
+        strategy,
+        store=store,
+        **{"advanced": Advanced(family=family, cache=Cache(control="client")), **options},
+    )
 
 
 def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:
@@ -41,8 +47,8 @@ def test_a_history_is_found_whatever_session_holds_it(shape: str, tmp_path: Path
     with manager(url) as second:
         again = second.prepare(make_history(shape, 9))
         assert dumped(again) == dumped(before)
-        assert again.diagnostics.branch == before.diagnostics.branch == first.session == second.session
-        assert again.diagnostics.session == first.session
+        assert again.diagnostics.branch == before.diagnostics.branch == first.session.name == second.session.name
+        assert again.diagnostics.session == first.session.name
         assert again.diagnostics.history == "continue"
 
 
@@ -118,10 +124,10 @@ def test_an_undo_and_a_fork_in_another_process() -> None:
     second = manager(store)
     back = second.prepare(make_history("openai", 5))
     assert (back.diagnostics.history, dumped(back)) == ("undo", views[5])
-    assert back.diagnostics.branch == f"{first.session}~2"
+    assert back.diagnostics.branch == f"{first.session.name}~2"
     other = manager(store).prepare([*make_history("openai", 3), *SHAPES["openai"](77)])
-    assert other.diagnostics.branch == f"{first.session}~3"
-    assert other.diagnostics.session == first.session
+    assert other.diagnostics.branch == f"{first.session.name}~3"
+    assert other.diagnostics.session == first.session.name
     assert {info.family for info in store.sessions()} == {"f"}
 
 
@@ -143,7 +149,7 @@ def test_another_run_through_the_same_manager() -> None:
     store = MemoryStore()
     context = manager(store)
     walk(context, "openai", 0, 3)
-    first = context.session
+    first = context.session.name
     view = walk(context, "openai", 0, 3, "Write a poem.")
     assert view.diagnostics.branch != first
     assert {info.relation for info in store.sessions()} == {""}
@@ -155,6 +161,6 @@ def test_recall_without_a_history_knows_no_session() -> None:
     walk(manager(store), "openai", 0, 4)
     context = manager(store)
     with pytest.raises(UnknownHandle):
-        context.recall("t1.1")
+        context.session.recall("t1.1")
     walk(context, "openai", 4, 4)
-    assert "value" in context.recall("t1.1")
+    assert "value" in context.session.recall("t1.1")

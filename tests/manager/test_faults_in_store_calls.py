@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.errors import CorruptError, StoreError
-from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
+from tests import flat_options
 from tests.manager.agents import LONG, make_history
 from tests.soak import SOAK
 
@@ -51,8 +52,11 @@ class FaultyStore(MemoryStore):
 def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
     """Make the calls of two processes. Each view has every message, and what is hidden can be read again."""
     for process in range(2):
-        with ContextManager(
-            "masking(window=2, schedule=every-turn)", store=store, session="s", cache_control="client", **options
+        with flat_options.open_context(
+            "masking(window=2, schedule=every-turn)",
+            store=store,
+            session="s",
+            **{"advanced": Advanced(cache=Cache(control="client")), **options},
         ) as context:
             for steps in STEPS:
                 messages = make_history("openai", steps + process)

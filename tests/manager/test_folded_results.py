@@ -47,7 +47,7 @@ def test_a_repeat_is_sent_as_a_line() -> None:
         assert [(each.handle, each.text) for each in view.diagnostics.folded] == [("t2.1", REPEAT)]
         assert (view.diagnostics.epoch, view.diagnostics.phase) == (1, "raw")
         assert view.diagnostics.after < view.diagnostics.raw - 300
-        assert context.recall("t2.1") == lines(1, 40)
+        assert context.session.recall("t2.1") == lines(1, 40)
 
 
 def test_a_hidden_source_is_followed() -> None:
@@ -73,11 +73,15 @@ def test_what_is_folded_is_reported() -> None:
         assert (savings.masked, savings.folded, savings.visible) == (0, 1, 1)
         assert savings.folded_tokens == savings.hidden_tokens == folded.tokens - folded.left > 300
         assert savings.masked_tokens == 0
-        folds = context.report().folds
+        folds = context.session.report().folds
         assert (folds.results, folds.unfolded, folds.tokens) == (1, 0, savings.folded_tokens)
-        assert context.report().to_dict()["folds"] == {"results": 1, "unfolded": 0, "tokens": savings.folded_tokens}
+        assert context.session.report().to_dict()["folds"] == {
+            "results": 1,
+            "unfolded": 0,
+            "tokens": savings.folded_tokens,
+        }
         view = context.prepare(make_messages(*[lines(1, 40)] * 3))
-        folds = context.report().folds
+        folds = context.session.report().folds
         savings = view.diagnostics.savings
         assert (folds.results, folds.unfolded, folds.tokens) == (2, 1, savings.folded_tokens)
         assert (savings.masked, savings.folded, savings.visible) == (1, 1, 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from elision import ContextManager
+from elision import Advanced, ContextManager
 from tests.properties.followed_references import REFERENCE, follow_reference
 from tests.soak import SOAK
 
@@ -116,7 +116,9 @@ def test_what_is_sent_can_be_read(strategy: str, seed: int) -> None:
     random = Random(seed)
     messages: Messages = [{"role": "user", "content": "Mend the parser."}]
     folded = 0
-    with ContextManager(strategy, dialect="anthropic", session="s", store="memory:", recall="caller") as context:
+    with ContextManager(
+        strategy, advanced=Advanced(dialect="anthropic"), session="s", store="memory:", recall="caller"
+    ) as context:
         for number in range(25):
             step = random.random()
             turn = draw_turn(random, number)
@@ -149,7 +151,7 @@ def test_equal_results_of_one_turn() -> None:
         {"role": "assistant", "content": uses},
         {"role": "user", "content": results},
     ]
-    with ContextManager("masking(fold=true)", dialect="anthropic", recall="caller") as context:
+    with ContextManager("masking(fold=true)", advanced=Advanced(dialect="anthropic"), recall="caller") as context:
         sent = dict(list_results(context.prepare(messages).messages))
     assert sent == {
         "t1.1": PIECES[0],

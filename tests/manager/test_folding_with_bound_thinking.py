@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
 from elision.strategies.budget import Budget
 from elision.strategies.masking import Masking
@@ -91,7 +93,7 @@ class Client:
 
 def run_through(strategy: str | Strategy, texts: list[str], **options: Any) -> tuple[list[Json], list[ContextView]]:
     """Work through a run with `texts` as results. Return the requests and the views."""
-    with ContextManager(strategy, model=BOUND, **options) as context:
+    with ContextManager(strategy, model=BOUND, **gather_options(options)) as context:
         client = Client(context, make_run(*texts, "end"))
         views = [client.step() for _ in range(len(texts) + 1)]
         return client.bodies, views
@@ -220,11 +222,11 @@ def test_another_process_sends_the_same_bytes(strategy: str, calls: int, tmp_pat
     """Killed after any call, the session goes on as it was."""
     expected, _ = run_through(strategy, TEXTS, store="memory:", session="a")
     options: Any = {"model": BOUND, "store": f"sqlite:///{tmp_path}/one.db", "session": "a"}
-    with ContextManager(strategy, **options) as context:
+    with ContextManager(strategy, **gather_options(options)) as context:
         client = Client(context, make_run(*TEXTS, "end"))
         for _ in range(calls):
             client.step()
-    with ContextManager(strategy, **options) as context:
+    with ContextManager(strategy, **gather_options(options)) as context:
         client.context = context
         for _ in range(len(TEXTS) + 1 - calls):
             client.step()
@@ -268,11 +270,11 @@ def make_answer(client: Client, number: int) -> list[Json]:
 def test_a_strategy_that_folds_no_more_changes_nothing(tmp_path: Path) -> None:
     """A later process goes on with another strategy: what was sent stays, and sources stay while they are named."""
     options: Any = {"model": BOUND, "store": f"sqlite:///{tmp_path}/one.db", "session": "a"}
-    with ContextManager("raw(fold=true)", **options) as context:
+    with ContextManager("raw(fold=true)", **gather_options(options)) as context:
         client = Client(context, make_run(*TEXTS, "end"))
         for _ in range(6):
             client.step()
-    with ContextManager("masking(window=2, schedule=every-turn)", **options) as context:
+    with ContextManager("masking(window=2, schedule=every-turn)", **gather_options(options)) as context:
         client.context = context
         for _ in range(len(TEXTS) - 5):
             client.step()
@@ -292,7 +294,7 @@ def adopted_history(context: ContextManager) -> Iterator[str]:
 @pytest.mark.parametrize("thinking", ["auto", "defer", "drop_block"])
 def test_a_history_that_began_elsewhere_is_left_alone(thinking: Any) -> None:
     """Only results after its newest thinking may be folded: the rest was sent whole."""
-    with ContextManager("raw(fold=true)", model=BOUND, thinking=thinking) as context:
+    with ContextManager("raw(fold=true)", model=BOUND, advanced=Advanced(thinking=thinking)) as context:
         *whole, newest = adopted_history(context)
         assert whole == TEXTS[:3]
         assert newest.startswith("[same as lines 20–39 of turn 2 (")

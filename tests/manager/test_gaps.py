@@ -9,6 +9,7 @@ import pytest
 
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
@@ -26,7 +27,7 @@ def manager(store: Any, **options: Any) -> ContextManager:
         "session": "s",
         "cache_control": "gaps",
     }
-    return ContextManager(CAREFUL, store=store, **(given | options))
+    return ContextManager(CAREFUL, store=store, **(gather_options(given | options)))
 
 
 def marked(view: ContextView) -> bool:

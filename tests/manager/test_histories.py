@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionMessage
 
+from elision import Advanced, Cache
 from elision.errors import ConflictError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.history import History
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
@@ -31,7 +33,12 @@ SUMMARIZING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100, 
 
 def manager(store: Any, session: str = "s", strategy: str = EAGER, **options: Any) -> ContextManager:
     # Breakpoints are no part of what a cache compares; tests/manager/test_outgoing_request.py is about them.
-    return ContextManager(strategy, store=store, session=session, cache_control="client", **options)
+    return ContextManager(
+        strategy,
+        store=store,
+        session=session,
+        **gather_options({"advanced": Advanced(cache=Cache(control="client")), **options}),
+    )
 
 
 def walk(context: ContextManager, shape: str, first: int, last: int, words: str = "Mend the parser.") -> ContextView:
@@ -171,7 +178,7 @@ def test_a_client_that_compacts_itself_begins_anew(shape: str) -> None:
     assert view.diagnostics.history == "replaced"
     assert view.diagnostics.turns == 2
     assert view.messages == compacted
-    assert context.recall("t3.1").startswith("3\n")
+    assert context.session.recall("t3.1").startswith("3\n")
 
 
 def test_the_newest_turn_may_end_another_way() -> None:
@@ -252,9 +259,9 @@ def test_sub_agents_have_sessions_of_their_own() -> None:
     walk(child, "openai", 0, 2, "Look it up.")
     assert store.info("helper").parent == "main"
     assert store.info("helper").relation == "sub-agent"
-    assert child.recall("t2.1").startswith("2\n")
-    assert child.recall("t4.1").startswith("4\n")
-    assert child.recall("main:t1.1").startswith("1\n")
+    assert child.session.recall("t2.1").startswith("2\n")
+    assert child.session.recall("t4.1").startswith("4\n")
+    assert child.session.recall("main:t1.1").startswith("1\n")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -393,8 +400,8 @@ def test_objects_that_are_edited_in_place_are_seen() -> None:
     said.content = "other words"
     assert context.prepare(messages).diagnostics.history in ("fork", "replaced")
     assert context.prepare(messages).messages[1] is said
-    assert context._preparer.branch is not None
-    assert context._preparer.branch.log.state.turns[0].text == "other words"
+    assert context._opened.preparer.branch is not None
+    assert context._opened.preparer.branch.log.state.turns[0].text == "other words"
 
 
 def test_a_session_that_was_only_begun() -> None:
@@ -460,7 +467,7 @@ def test_words_taken_back_cost_no_cache() -> None:
     for steps in range(1, 12):
         view = context.prepare([*make_history("openai", steps), {"role": "user", "content": f"{steps} done"}])
         assert view.diagnostics.branch == "s"
-        branch = context._preparer.branch
+        branch = context._opened.preparer.branch
         assert branch is not None
         assert branch.log.newest_call is not None
         written.append(branch.log.money.newest_prompt.cache_write)
@@ -478,7 +485,7 @@ def test_a_view_that_is_taken_for_the_history(shape: str) -> None:
         messages = view.messages
     assert view.diagnostics.branch == "s"
     assert view.diagnostics.savings.masked == 7
-    assert context.recall("t3.1").startswith("3\n")
+    assert context.session.recall("t3.1").startswith("3\n")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

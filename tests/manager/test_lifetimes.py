@@ -8,6 +8,7 @@ import pytest
 
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import SessionReport, load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
@@ -28,7 +29,9 @@ class Client:
     def __init__(self, system: dict[str, str] | None, end: dict[str, str] | None, **options: Any) -> None:
         self.now, self.store, self._system, self._end = 1_700_000_000.0, MemoryStore(), system, end
         given = {"model": "claude-sonnet-4-6", "dialect": "anthropic", "session": "s", "clock": lambda: self.now}
-        self.context = ContextManager("masking(window=3, fold=false)", store=self.store, **(given | options))
+        self.context = ContextManager(
+            "masking(window=3, fold=false)", store=self.store, **(gather_options(given | options))
+        )
         self.reasons: list[str] = []
         self.told: list[Costs] = []
 

@@ -9,6 +9,7 @@ import pytest
 
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.lineage import trace_stored_turn
 from elision.manager.observation_text import TextPart
 from elision.mcp.session_scope import SessionScope
@@ -31,7 +32,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def open_context(store: Store, session: str = "s", **options: Any) -> ContextManager:
-    return ContextManager("masking(window=2, schedule=every-turn)", store=store, session=session, **options)
+    return ContextManager(
+        "masking(window=2, schedule=every-turn)", store=store, session=session, **gather_options(options)
+    )
 
 
 def make_history(*words: str, task: str = "Mend the parser.") -> list[Message]:
@@ -56,12 +59,12 @@ def make_fork(store: Store) -> tuple[ContextManager, str, str]:
     fork = open_context(store)
     view = fork.prepare(make_history("theirs", "theirs", "own"))
     fork.settle()
-    return fork, view.diagnostics.branch, parent.session
+    return fork, view.diagnostics.branch, parent.session.name
 
 
 def can_read(context: ContextManager, handle: str) -> bool:
     try:
-        return context.recall(handle) != ""
+        return context.session.recall(handle) != ""
     except UnknownHandle:
         return False
 
@@ -72,15 +75,15 @@ def test_a_fork_reads_what_it_shares_and_nothing_later(store: Store) -> None:
     assert store.info(key).relation == "fork"
     assert [can_read(fork, f"{parent}:t{turn}.1") for turn in range(1, 7)] == [True, True, *[False] * 4]
     assert [can_read(fork, f"t{turn}") for turn in range(1, 7)] == [True, True, True, *[False] * 3]
-    assert fork.recall("t3.1").startswith("own of turn 3")
-    assert fork.recall(f"{parent}:t2.1") == fork.recall("t2.1") != ""
-    assert [hit.turn for hit in fork.search("theirs")] == [2, 1]
+    assert fork.session.recall("t3.1").startswith("own of turn 3")
+    assert fork.session.recall(f"{parent}:t2.1") == fork.session.recall("t2.1") != ""
+    assert [hit.turn for hit in fork.session.search("theirs")] == [2, 1]
     with pytest.raises(UnknownHandle, match="shares nothing under t4"):
-        fork.recall("s:t4.1")
+        fork.session.recall("s:t4.1")
     assert fork.handle_tool_call("elision_recall", {"handle": "s:t4"}) == (
         "[not found: session 's' shares nothing under t4 with this one]"
     )
-    assert [hit.turn for hit in open_context(store).search("theirs")] != []
+    assert [hit.turn for hit in open_context(store).session.search("theirs")] != []
 
 
 def test_a_fork_of_a_fork_reads_what_all_three_share(store: Store) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.clock import calls
@@ -19,6 +20,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
 from elision.lab.views import ViewAt, list_views
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.base_renderer import JsonMessage
 from elision.strategies.raw import Raw
@@ -116,7 +118,11 @@ every_case = pytest.mark.parametrize(("path", "strategy", "dialect"), sample_cas
 
 def context(strategy: str, clock: Clock, **options: Any) -> ContextManager:
     return ContextManager(
-        strategy, prices=PRICES, clock=clock, summarizer=summarizer, recall="caller", cache_control="client", **options
+        strategy,
+        prices=PRICES,
+        summarizer=summarizer,
+        recall="caller",
+        **gather_options({"advanced": Advanced(clock=clock, cache=Cache(control="client")), **options}),
     )
 
 
@@ -126,7 +132,7 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
     for run in recorded(path):
         clock = Clock()
         with context(strategy, clock, dialect=dialect) as live:
-            live.begin_with(run.head)
+            live.turns.begin(run.head)
             replayed = list_views(run, parse_strategy(strategy), PRICES, SIZER, find_provider(dialect).make_renderer())
             for turn, (now, model) in zip(run.turns, calls(run), strict=True):
                 clock.now = now if now is not None else clock.now
@@ -135,12 +141,12 @@ def test_turns_by_hand(path: Path, strategy: str, dialect: Any) -> None:
                 except BudgetError as error:
                     # The newest turn alone is longer than the budget: neither can send anything.
                     with pytest.raises(BudgetError, match=re.escape(str(error))):
-                        live.view(model=model)
+                        live.turns.view(model=model)
                     break
-                seen = live.view(model=model)
+                seen = live.turns.view(model=model)
                 assert_same(seen.messages, expected.messages, expected)
                 assert (seen.system or []) == expected.system
-                live.add(turn)
+                live.turns.append(turn)
 
 
 @every_case

@@ -11,14 +11,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.observation_recall import _read_text
 from elision.providers.live.client_messages import remove_tags
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.testing.request_rules import list_new_violations
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.agents import make_history
 from tests.manager.clients import Atom, Client, Message, Step, split_atoms
 from tests.manager.stores import FailingStore
@@ -84,14 +87,14 @@ class Clients(RuleBasedStateMachine):
         self.call()
 
     def opened(self, store: MemoryStore) -> ContextManager:
-        return ContextManager(
+        return flat_options.open_context(
             store=store,
             session="s",
             summarizer=self.write,
-            clock=lambda: self.now,
-            cache_control="client",
-            tokens="estimate",
-            **self.options,
+            **{
+                "advanced": Advanced(clock=lambda: self.now, tokens="estimate", cache=Cache(control="client")),
+                **self.options,
+            },
         )
 
     def write(self, request: SummaryRequest) -> str:
@@ -279,7 +282,7 @@ class Clients(RuleBasedStateMachine):
         """Each atom stands in the view once and in order: as it came, hidden, folded, or covered by the summary."""
         runs = self.shape == "openai-responses"
         given, sent = split_atoms(remove_tags(messages), runs=runs), split_atoms(view.messages, runs=runs)
-        state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
+        state = self.context._opened.preparer.branch.log.state  # type: ignore[union-attr]
         texts = {edit.text for edit in state.edits.values()}
         place = 0
         for atom in sent:
@@ -304,16 +307,16 @@ class Clients(RuleBasedStateMachine):
 
     def recalls(self, given: list[Atom]) -> None:
         """What is hidden or folded can be read again, word for word as the client sent it."""
-        branch = self.context._preparer.branch
+        branch = self.context._opened.preparer.branch
         state = branch.log.state  # type: ignore[union-attr]
         for key in state.edits:
             kind = "words" if self.shape == "text" else "result"
             results = [atom for atom in given if atom.kind == kind and atom.turn == key[0]]
-            raw = self.context._read_text("", key)
+            raw = _read_text(self.context._opened, "", key)
             assert raw == results[key[1] - 1].said
 
     def sticks(self, view: ContextView) -> None:
-        state = self.context._preparer.branch.log.state  # type: ignore[union-attr]
+        state = self.context._opened.preparer.branch.log.state  # type: ignore[union-attr]
         before = self.hidden.get(view.diagnostics.branch, {})
         for key, text in before.items():
             if key[0] < len(state.turns) and key[0] > state.covered_turns:

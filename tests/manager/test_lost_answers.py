@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced, Cache
 from elision.engine import Log
 from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
@@ -27,6 +28,7 @@ from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, UsageReported
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.agents import LONG, Message, make_history, make_openai_step
 from tests.manager.stores import UnreliableStore
 from tests.manager.test_recall_tools import BOUND, thinking
@@ -36,7 +38,9 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, sche
 
 
 def manager(strategy: str | Strategy = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, session="s", cache_control="client", **options)
+    return flat_options.open_context(
+        strategy, session="s", **{"advanced": Advanced(cache=Cache(control="client")), **options}
+    )
 
 
 def is_masked(view: ContextView) -> list[bool]:
@@ -232,7 +236,7 @@ def test_a_decision_that_was_never_written_is_taken_back(down: int) -> None:
     for steps in range(50):
         store.plan = ["down"] if 5 <= steps < 5 + down else []
         context.prepare(make_history("openai", steps))
-        assert len(context._preparer.follower.open_manual_branch().pending_attempts) <= 2
+        assert len(context._opened.preparer.follower.open_manual_branch().pending_attempts) <= 2
     sent = [event.call for event in store.events("s") if isinstance(event, RequestSent)]
     assert sent == list(range(1, 51))
 
@@ -272,7 +276,7 @@ LAST: dict[str, Callable[[ContextManager, list[Message]], object]] = {
     "close": lambda context, messages: None,
     "settle": lambda context, messages: context.settle(),
     "keep": lambda context, messages: context.keep(messages),
-    "search": lambda context, messages: context.search("line"),
+    "search": lambda context, messages: context.session.search("line"),
     "prepare": lambda context, messages: context.prepare(messages),
 }
 
@@ -344,8 +348,7 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
         session="s",
         store=store,
         model=BOUND,
-        dialect="anthropic",
-        thinking="native",
+        advanced=Advanced(dialect="anthropic", thinking="native"),
         summarizer=writer,
     )
     messages = make_history("anthropic", 0)
@@ -361,7 +364,9 @@ def test_no_summary_is_bought_that_cannot_be_sent(lost_at: int) -> None:
 def test_who_sets_no_breakpoint_is_known_behind_a_lost_answer(sent: dict[str, Any]) -> None:
     """Each call of the log says whether its client set one, which its bill goes by."""
     store = UnreliableStore()
-    context = ContextManager(EAGER, session="s", store=store, cache_control="gaps", model="claude-sonnet-4-5")
+    context = ContextManager(
+        EAGER, session="s", store=store, advanced=Advanced(cache=Cache(control="gaps")), model="claude-sonnet-4-5"
+    )
     for steps in range(3):
         store.plan = ["lost"] if steps == 0 else []
         context.prepare(make_history("anthropic", steps), request=sent)
@@ -437,9 +442,9 @@ def test_a_pass_that_fails_behind_an_ask_backs_off(place: str, by_hand: bool, mo
     context = manager(FOLDING, store=UnreliableStore(), summarizer=writer)
     for steps in range(1, 31):
         if by_hand:
-            context.add_turn("I look.", "cat f.py", LONG)
+            context.turns.add("I look.", "cat f.py", LONG)
             with contextlib.suppress(ZeroDivisionError):
-                context.view()
+                context.turns.view()
         else:
             context.prepare(make_history("openai", steps))
     assert writer.times == 3

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.usage import Usage
 
@@ -25,7 +26,9 @@ def make_messages(calls: int) -> list[dict[str, Any]]:
 
 def run(calls: int = 8, asked: str = "", billed: float = 0.0, **options: Any) -> Diagnostics:
     """A session of a few calls. asked: the model that each call names. billed: tokens reported for one of gpt-5's."""
-    with ContextManager("masking(window=2, schedule=every-turn)", store="memory:", **options) as context:
+    with ContextManager(
+        "masking(window=2, schedule=every-turn)", store="memory:", **gather_options(options)
+    ) as context:
         for number in range(calls + 1):
             view = context.prepare(make_messages(number), model=asked)
             if billed:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import RECALLED_WINDOW_TURNS
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit
@@ -22,7 +24,7 @@ EAGER = "masking(window=2, schedule=every-turn)"
 
 
 def walked(steps: int = 8, **options: Any) -> ContextManager:
-    context = ContextManager(EAGER, session="s", **options)
+    context = ContextManager(EAGER, session="s", **gather_options(options))
     for step in range(steps + 1):
         context.prepare(make_history("openai", step))
     return context
@@ -30,8 +32,8 @@ def walked(steps: int = 8, **options: Any) -> ContextManager:
 
 def test_a_handle_gives_the_very_text() -> None:
     """Word for word, whatever stands in the view by now."""
-    assert walked().recall("t3.1") == f"3\n{LONG}"
-    assert walked().recall("t3") == f"step 3\ncat f3.py\n\n[t3.1 bash]\n3\n{LONG}"
+    assert walked().session.recall("t3.1") == f"3\n{LONG}"
+    assert walked().session.recall("t3") == f"step 3\ncat f3.py\n\n[t3.1 bash]\n3\n{LONG}"
 
 
 @pytest.mark.parametrize(
@@ -51,12 +53,12 @@ def test_a_handle_gives_the_very_text() -> None:
 )
 def test_a_part_of_it(part: dict[str, Any], expected: str) -> None:
     """Lines, the first lines, or what matches with the lines around it; numbered."""
-    assert walked().recall("t3.1", **part) == expected
+    assert walked().session.recall("t3.1", **part) == expected
 
 
 def test_matches_far_apart_are_marked() -> None:
     """A gap between two matches shows."""
-    assert "\n[...]\n" in walked().recall("t3.1", pattern="^line (5|90):")
+    assert "\n[...]\n" in walked().session.recall("t3.1", pattern="^line (5|90):")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_what_is_not_there_is_told(handle: str, part: dict[str, Any]) -> None:
     """An error that says what is wrong; to the agent, in words."""
     context = walked()
     with pytest.raises(UnknownHandle):
-        context.recall(handle, **part)
+        context.session.recall(handle, **part)
     answer = context.handle_tool_call(RECALL_TOOL, json.dumps({"handle": handle, **part}))
     assert answer is not None
     assert answer.startswith("[not found: ")
@@ -143,13 +145,13 @@ def test_a_hidden_picture_is_described(shape: str, words: str) -> None:
             message["output"] = parts
         if message.get("role") == "user" and isinstance(message.get("content"), list):
             message["content"][0]["content"] = parts
-    context = ContextManager(EAGER, session="s", store=(store := MemoryStore()), dialect=dialect)  # type: ignore[arg-type]
+    context = ContextManager(EAGER, session="s", store=(store := MemoryStore()), advanced=Advanced(dialect=dialect))  # type: ignore[arg-type]
     assert context.prepare(messages).diagnostics.savings.masked == 2
     line = f"[{told}: no text can stand for it; make the call again to see it]"
     expected = f"{words}\n{line}" if words else line
-    assert context.recall("t1.1") == expected
+    assert context.session.recall("t1.1") == expected
     assert context.handle_tool_call(RECALL_TOOL, {"handle": "t1.1"}) == expected
-    assert context.recall("t1").endswith(expected)
+    assert context.session.recall("t1").endswith(expected)
     assert json.dumps(picture) in json.dumps(
         [getattr(part, "data", None) for part in store.observation("s", (1, 1)).content]
     )
@@ -171,18 +173,18 @@ def test_long_results_are_cut_in_the_middle() -> None:
     """One recall hands out a few thousand tokens, and says how to get the rest."""
     context = ContextManager(EAGER, session="s")
     context.prepare([*make_history("openai", 0), *make_openai_step(1, "word " * 50_000)])
-    text = context.recall("t1.1")
+    text = context.session.recall("t1.1")
     assert len(text) < 17_000
     assert "characters left out; ask for lines or a pattern" in text
 
 
 def test_search_finds_what_is_hidden() -> None:
     """All words, whatever their case, with a handle to read on."""
-    hits = walked().search("VALUE 116263")
+    hits = walked().session.search("VALUE 116263")
     assert [hit.handle for hit in hits] == [f"t{turn}.1" for turn in range(8, 0, -1)]
-    (said,) = walked().search("step 5")
+    (said,) = walked().session.search("step 5")
     assert said.handle == "t5"
-    assert walked().recall(said.handle).startswith("step 5\ncat f5.py\n\n[t5.1 bash]\n5\n")
+    assert walked().session.recall(said.handle).startswith("step 5\ncat f5.py\n\n[t5.1 bash]\n5\n")
 
 
 def test_the_agent_s_own_calls_are_answered() -> None:
@@ -208,7 +210,7 @@ def test_definitions_are_the_same_bytes(dialect: str) -> None:
 def test_what_was_recalled_stays_while_it_is_fresh() -> None:
     """What was recalled is not hidden again for some turns, whatever the window; then its placeholder says whose."""
     context = walked(6, recall="caller")
-    recalled = context.recall("t1.1", by="tool")
+    recalled = context.session.recall("t1.1", by="tool")
     call = {"id": "r", "type": "function", "function": {"name": RECALL_TOOL, "arguments": '{"handle": "t1.1"}'}}
     asked = {"role": "assistant", "content": None, "tool_calls": [call]}
     messages = [*make_history("openai", 6), asked, {"role": "tool", "tool_call_id": "r", "content": recalled}]
@@ -226,10 +228,10 @@ def test_handles_live_as_long_as_the_store_keeps_the_turn(tmp_path: Path) -> Non
     url = f"sqlite:///{tmp_path}/a.db"
     walked(store=url).close()
     with ContextManager(EAGER, session="s", store=url) as context:
-        assert context.recall("t2.1").startswith("2\n")
-        assert context.search("value 977")
+        assert context.session.recall("t2.1").startswith("2\n")
+        assert context.session.search("value 977")
     with ContextManager(EAGER, session="other", store=url) as context, pytest.raises(UnknownHandle):
-        context.recall("t2.1")
+        context.session.recall("t2.1")
 
 
 def test_before_anything_is_prepared_the_newest_branch_is_read() -> None:
@@ -237,16 +239,16 @@ def test_before_anything_is_prepared_the_newest_branch_is_read() -> None:
     context = walked(6)
     fork = [*make_history("openai", 4), *make_openai_step(50)]
     context.prepare(fork)
-    again = ContextManager(EAGER, session="s", store=context._store)
-    assert again.recall("t5.1").startswith("50\n")
-    assert [hit.handle for hit in again.search("step 50")] == ["t5"]
+    again = ContextManager(EAGER, session="s", store=context._opened.store)
+    assert again.session.recall("t5.1").startswith("50\n")
+    assert [hit.handle for hit in again.session.search("step 50")] == ["t5"]
 
 
 def test_where_recall_is_not_served_placeholders_name_no_handle() -> None:
     """Fixed when the session begins, also for a process that goes on with other settings."""
     context = walked(recall="never")
     assert "[bash: f1.py" in json.dumps(context.prepare(make_history("openai", 8)).messages)
-    store = context._store
+    store = context._opened.store
     again = ContextManager(EAGER, session="s", store=store, recall="caller")
     assert "[bash: f7.py" in json.dumps(again.prepare(make_history("openai", 9)).messages)
 
@@ -295,6 +297,6 @@ def test_an_answer_to_the_agent_can_be_encoded() -> None:
         for steps in range(6):
             said = [message for step in range(1, steps + 1) for message in make_openai_step(step, "a\ud83db")]
             context.prepare([*make_history("openai", 0), *said])
-        assert context.recall("t1.1") == "1\na\ud83db"
+        assert context.session.recall("t1.1") == "1\na\ud83db"
         for arguments in ({"handle": "t1.1"}, {"handle": "t1.1", "pattern": "a"}):
             assert "a\ufffdb" in (context.handle_tool_call(RECALL_TOOL, arguments) or "")

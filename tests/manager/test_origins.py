@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from tests.manager.agents import SHAPES, Message, make_history
 
 EAGER = "masking(window=2, schedule=every-turn)"
@@ -19,7 +20,7 @@ DIALECTS = {"text": "openai"}
 
 def open_context(shape: str, strategy: str = EAGER, **options: Any) -> ContextManager:
     options = {"dialect": DIALECTS.get(shape, shape), "store": "memory:", "cache_control": "client", **options}
-    return ContextManager(strategy, **options)
+    return ContextManager(strategy, **gather_options(options))
 
 
 def check_origins(view: ContextView, messages: list[Message]) -> None:
@@ -137,7 +138,7 @@ def _fail(*_: object) -> None:
 def test_turns_added_by_hand_stand_for_nothing_given() -> None:
     """There are no messages that they could stand for."""
     context = ContextManager(EAGER, store="memory:")
-    context.begin("Count.")
-    context.add_turn("I look.", "ls", "a.py")
-    view = context.view()
+    context.turns.begin("Count.")
+    context.turns.add("I look.", "ls", "a.py")
+    view = context.turns.view()
     assert view.origins == [None] * len(view.messages)

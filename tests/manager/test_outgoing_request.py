@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.outgoing_request import IncomingRequest
 from elision.providers.anthropic.bound_thinking import DROP_BETA
 from elision.providers.anthropic.breakpoints import find_breakpoints
@@ -32,7 +34,7 @@ def body(view: ContextView, model: str = "m") -> dict[str, Any]:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_nothing_is_introduced(shape: str, strategy: str) -> None:
     """At every call the request breaks no rule that the client's own did not break."""
-    context = ContextManager(strategy, dialect=NAMES.get(shape, shape))  # type: ignore[arg-type]
+    context = ContextManager(strategy, advanced=Advanced(dialect=NAMES.get(shape, shape)))  # type: ignore[arg-type]
     for steps in range(20):
         messages = make_history(shape, steps)
         view = context.prepare(messages)
@@ -45,7 +47,7 @@ def test_nothing_is_introduced(shape: str, strategy: str) -> None:
 @pytest.mark.parametrize("taken", range(5))
 def test_breakpoints_stay_within_four(taken: int) -> None:
     """The client's own breakpoints stay where they are; ours take what is left of four, the end of the prompt first."""
-    context = ContextManager(EAGER, dialect="anthropic")
+    context = ContextManager(EAGER, advanced=Advanced(dialect="anthropic"))
     for steps in range(12):
         messages = copy.deepcopy(make_history("anthropic", steps))
         for message in messages[2 : 2 + taken * 2 : 2]:
@@ -61,7 +63,7 @@ def test_breakpoints_stay_within_four(taken: int) -> None:
 
 def test_automatic_caching_counts() -> None:
     """A client that lets the provider mark the end itself has one breakpoint less to give."""
-    context = ContextManager(EAGER, dialect="anthropic")
+    context = ContextManager(EAGER, advanced=Advanced(dialect="anthropic"))
     automatic = {"cache_control": {"type": "ephemeral"}}
     for steps in range(8):
         view = context.prepare(make_history("anthropic", steps), request=automatic)
@@ -139,7 +141,11 @@ def test_a_client_s_own_clearing_stays() -> None:
 
 def test_bound_thinking_may_be_waited_for() -> None:
     """`defer` edits nothing in front of thinking, says why, and goes on once the agent thinks no more."""
-    context = ContextManager(EAGER, model=BOUND, thinking="defer", cache_control="client")
+    context = ContextManager(
+        EAGER,
+        model=BOUND,
+        advanced=Advanced(thinking="defer", cache=Cache(control="client")),
+    )
     for steps in range(6):
         messages = thoughtful(steps)
         view = context.prepare(messages)
@@ -153,7 +159,7 @@ def test_bound_thinking_may_be_waited_for() -> None:
 
 def test_thinking_may_be_dropped_by_option() -> None:
     """`drop_block` edits, and asks in every request from then on; the client's own settings of thinking stay."""
-    context = ContextManager(EAGER, model=BOUND, thinking="drop_block")
+    context = ContextManager(EAGER, model=BOUND, advanced=Advanced(thinking="drop_block"))
     asked = {"thinking": {"type": "adaptive", "display": "omitted"}}
     for steps in range(6):
         view = context.prepare(thoughtful(steps), request=asked)
@@ -166,7 +172,7 @@ def test_thinking_may_be_dropped_by_option() -> None:
 
 def test_models_that_bind_nothing_are_edited_as_usual() -> None:
     """An older model's thinking passes with its message; old results in front of it are hidden."""
-    context = ContextManager(EAGER, model="claude-sonnet-4-5", cache_control="client")
+    context = ContextManager(EAGER, model="claude-sonnet-4-5", advanced=Advanced(cache=Cache(control="client")))
     for steps in range(6):
         view = context.prepare(thoughtful(steps))
     assert view.diagnostics.masked
@@ -178,7 +184,11 @@ def test_models_that_bind_nothing_are_edited_as_usual() -> None:
 def test_a_text_protocols_results_are_hidden_in_every_dialect(dialect: str) -> None:
     """Where an agent acts in plain text, the user's messages that answer it are what becomes placeholders."""
     strategy = "masking(window=1, gist=0, schedule=every-turn)"
-    with ContextManager(strategy, store="memory:", dialect=dialect, observations="user") as context:  # type: ignore[arg-type]
+    with ContextManager(
+        strategy,
+        store="memory:",
+        advanced=Advanced(dialect=dialect, observations="user"),
+    ) as context:  # type: ignore[arg-type]
         messages: list[dict[str, object]] = [{"role": "user", "content": "Count."}]
         for number in range(5):
             view = context.prepare(messages)
@@ -190,7 +200,7 @@ def test_a_text_protocols_results_are_hidden_in_every_dialect(dialect: str) -> N
 
 def test_breakpoints_may_wait_until_something_is_hidden() -> None:
     """With "gaps" a request in which nothing is hidden or folded is the client's own, and a later one is marked."""
-    with ContextManager(FOLDED, store="memory:", cache_control="gaps") as context:
+    with ContextManager(FOLDED, store="memory:", advanced=Advanced(cache=Cache(control="gaps"))) as context:
         for steps in range(8):
             messages = make_history("anthropic", steps)
             view = context.prepare(messages)
@@ -208,9 +218,9 @@ def test_a_call_that_is_made_again_is_the_same_request(strategy: str) -> None:
     store = MemoryStore()
     for steps in range(10):
         messages = make_history("anthropic", steps)
-        with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
+        with ContextManager(strategy, session="s", store=store, advanced=Advanced(dialect="anthropic")) as context:
             first, retried = context.prepare(messages), context.prepare(messages)
-        with ContextManager(strategy, session="s", store=store, dialect="anthropic") as context:
+        with ContextManager(strategy, session="s", store=store, advanced=Advanced(dialect="anthropic")) as context:
             restarted = context.prepare(messages)
         assert find_breakpoints(body(first))
         assert first.request == retried.request == restarted.request
@@ -225,7 +235,7 @@ def test_no_summary_is_asked_for_where_none_could_be_sent() -> None:
         return "A summary."
 
     options = {"model": BOUND, "dialect": "anthropic", "store": "memory:", "summarizer": write, "token_budget": 9_000}
-    with ContextManager(SUMMARIZING, **options) as context:  # type: ignore[arg-type]
+    with ContextManager(SUMMARIZING, **gather_options(options)) as context:  # type: ignore[arg-type]
         for steps in range(16):
             view = context.prepare(make_history("anthropic", steps), request={"thinking": {"type": "adaptive"}})
     assert view.extra["context_management"]["edits"]

@@ -11,6 +11,7 @@ from elision.errors import BudgetError, SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.testing.request_rules import list_new_violations
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"
@@ -18,7 +19,8 @@ FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=100)"
 
 def manager(store: MemoryStore, strategy: str = "masking(window=2)", **options: Any) -> ContextManager:
     given = {"session": "s", "cache_control": "client", "over_budget": "send", "token_budget": 700, **options}
-    return ContextManager(strategy, store=store, reserved_for_response=100, **given)
+    strategy = f"{strategy[:-1]}, budget=budget(reserved=100))"
+    return flat_options.open_context(strategy, store=store, **given)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

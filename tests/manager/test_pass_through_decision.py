@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import SHAPES, make_history
 
@@ -61,13 +63,16 @@ def test_what_is_said_of_it_is_so(
 ) -> None:
     """Of every request: where it is foregone, its pass adds, hides and changes nothing."""
     context = ContextManager(
-        strategy, store=MemoryStore(), session="s", dialect=dialect, over_budget="send", clock=lambda: 1.0, **options
+        strategy,
+        store=MemoryStore(),
+        session="s",
+        **gather_options({"advanced": Advanced(dialect=dialect, over_budget="send", clock=lambda: 1.0), **options}),
     )
     messages: list[Any] = [{"role": data.draw(SAID[dialect]), "content": word * times} for word, times in words]
     defined = [{"name": "bash", "input_schema": {"type": "object"}}] if tools else None
     for step in range(steps + 1):
         before = json.dumps(messages)
-        foregone = context.foregone(begun=step > 0, model="")
+        foregone = context._opened.is_pass_through(begun=step > 0, model="")
         view = context.prepare(list(messages), tools=defined, request={"thinking": {"type": "enabled"}})
         if foregone:
             assert json.dumps(view.messages) == before
@@ -79,12 +84,14 @@ def test_what_is_said_of_it_is_so(
 def test_it_is_said_of_what_matters(dialect: Any) -> None:
     """First requests and shadow mode, as the gateway has them."""
     given = {"dialect": dialect, "cache_control": "gaps", "model": "gpt-5.2"}
-    context = ContextManager(store=MemoryStore(), **given)
-    assert context.foregone(begun=False)
-    assert not context.foregone(begun=True)
-    assert not context.foregone(begun=False, model="claude-opus-5-5"), "its thinking is bound to what we may add"
+    context = ContextManager(store=MemoryStore(), **gather_options(given))
+    assert context._opened.is_pass_through(begun=False)
+    assert not context._opened.is_pass_through(begun=True)
+    assert not context._opened.is_pass_through(begun=False, model="claude-opus-5-5"), (
+        "its thinking is bound to what we may add"
+    )
     context.prepare(make_history(dialect, 0))
-    assert ContextManager(store=MemoryStore(), shadow=True, **given).foregone(begun=True)
+    assert ContextManager(store=MemoryStore(), shadow=True, **gather_options(given))._opened.is_pass_through(begun=True)
 
 
 def test_tools_that_entered_before() -> None:
@@ -92,9 +99,11 @@ def test_tools_that_entered_before() -> None:
     store = MemoryStore()
     given = {"store": store, "family": "f", "dialect": "anthropic", "cache_control": "gaps", "over_budget": "send"}
     tools = [{"name": "bash", "input_schema": {"type": "object"}}]
-    bound = ContextManager(session="s", model="claude-opus-5-5", thinking="drop_block", **given)
+    bound = ContextManager(
+        session="s", model="claude-opus-5-5", **gather_options({"advanced": Advanced(thinking="drop_block"), **given})
+    )
     assert bound.prepare(make_history("anthropic", 1), tools=tools).added_tools
-    context = ContextManager(session="t", model="claude-sonnet-4-5", **given)
+    context = ContextManager(session="t", model="claude-sonnet-4-5", **gather_options(given))
     assert context.prepare(make_history("anthropic", 2), tools=[]).added_tools
-    assert not context.foregone(begun=False)
+    assert not context._opened.is_pass_through(begun=False)
     assert context.prepare(make_history("anthropic", 0), tools=[]).added_tools

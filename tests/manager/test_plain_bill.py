@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Costs
 from tests.billed_provider import (
@@ -52,7 +54,11 @@ class Agent:
         self.provider = BilledProvider(self.shape)
         options: Json = {"recall": "caller"} if self.offers else {}
         context = ContextManager(
-            strategy, store=MemoryStore(), model=MODELS[self.shape], dialect=self.shape, session="s", **options
+            strategy,
+            store=MemoryStore(),
+            model=MODELS[self.shape],
+            session="s",
+            **gather_options({"advanced": Advanced(dialect=self.shape), **options}),
         )
         history = begin_history()
         for number in range(1, steps + 1):
@@ -67,7 +73,7 @@ class Agent:
                 calls.append(_recall(context, number))
             self._answer(context, history, calls, f"step {number}")
         costs = context.keep(history)
-        self.raw_tokens = context.report().savings.raw_tokens
+        self.raw_tokens = context.session.report().savings.raw_tokens
         context.close()
         return costs
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.lab.dialect import sizer
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import load_session_log
 from elision.providers.shared.prompt_breakpoints import FIELD
 from elision.stores.memory import MemoryStore
@@ -45,7 +47,7 @@ def run_agent(
     """What 70 calls send, what a provider bills for them, and what the session counts."""
     given: dict[str, Any] = {"model": MODEL, "dialect": shape, "recall": "never"}
     store = MemoryStore()
-    context = ContextManager(strategy, store=store, session="s", **(given | options))
+    context = ContextManager(strategy, store=store, session="s", **(gather_options(given | options)))
     provider, prices, counter = BillingSimulator(), find_prices(MODEL), Counter()
     sent, usages = [], []
     for steps in range(70):
@@ -109,7 +111,9 @@ def test_other_models_get_none(model: str) -> None:
 
 def test_a_client_that_chooses_keeps_its_choice() -> None:
     """Where the client sets breakpoints itself, none of ours are added, which could take the place of its own."""
-    context = ContextManager(STRATEGY, store=MemoryStore(), model=MODEL, dialect="openai", recall="never")
+    context = ContextManager(
+        STRATEGY, store=MemoryStore(), model=MODEL, advanced=Advanced(dialect="openai"), recall="never"
+    )
     for steps in range(60):
         messages = make_history("openai", steps)
         messages[0] = {"role": "user", "content": [{"type": "text", "text": "Go.", FIELD: {"mode": "explicit"}}]}

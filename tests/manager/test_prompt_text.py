@@ -9,6 +9,7 @@ import pytest
 
 from elision.errors import DialectError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
@@ -34,9 +35,14 @@ def make_observation(number: int) -> str:
 
 def begin(strategy: str, **options: Any) -> ContextManager:
     context = ContextManager(
-        strategy, store="memory:", prices="uncached", summarizer=write_summary, recall="never", **options
+        strategy,
+        store="memory:",
+        prices="uncached",
+        summarizer=write_summary,
+        recall="never",
+        **gather_options(options),
     )
-    context.begin(TASK, system=SYSTEM)
+    context.turns.begin(TASK, system=SYSTEM)
     return context
 
 
@@ -63,12 +69,12 @@ def test_masking_has_the_published_text_byte_for_byte() -> None:
     theirs = ObservationMaskingContextManager(window_size_m=10)
     ours = begin(f"masking(window=11, placeholder='{OMITTED}', gist=0, schedule=every-turn)")
     for number in range(1, 31):
-        assert ours.view().text() == theirs.get_masked_context(SYSTEM, TASK)
+        assert ours.turns.view().text() == theirs.get_masked_context(SYSTEM, TASK)
         turn = (f"thought {number}", f"look at part {number}", make_observation(number))
-        ours.add_turn(*turn)
-        theirs.add_turn(*turn)
+        ours.turns.add(*turn)
+        theirs.turns.add(*turn)
     assert theirs.get_masked_context(SYSTEM, TASK).count(OMITTED) == 19
-    assert ours.view().text().count(OMITTED) == 19
+    assert ours.turns.view().text().count(OMITTED) == 19
 
 
 def test_the_published_savings_are_counted_and_not_assumed() -> None:
@@ -77,10 +83,10 @@ def test_the_published_savings_are_counted_and_not_assumed() -> None:
     ours = begin(f"masking(window=10, placeholder='{OMITTED}', gist=0, schedule=every-turn)")
     for number in range(1, 31):
         turn = (f"thought {number}", "look", make_observation(number))
-        ours.add_turn(*turn)
-        theirs.add_turn(*turn)
+        ours.turns.add(*turn)
+        theirs.turns.add(*turn)
     published = theirs.estimate_token_savings()
-    savings = ours.view().diagnostics.savings
+    savings = ours.turns.view().diagnostics.savings
     assert (savings.masked, savings.visible) == (published["masked_turns"], published["visible_turns"]) == (20, 10)
     assert savings.reduction_pct == pytest.approx(published["reduction_percent"], rel=0.1)
 
@@ -97,16 +103,16 @@ def test_hybrid_has_the_published_text_until_the_published_one_loses_turns() -> 
     )
     for number in range(1, 45):
         turn = (f"thought {number}", f"look at part {number}", make_observation(number))
-        ours.add_turn(*turn)
-        theirs.add_turn(*turn)
+        ours.turns.add(*turn)
+        theirs.turns.add(*turn)
         published = count_from_one(theirs.get_context(SYSTEM, TASK), number)
-        text = ours.view().text()
+        text = ours.turns.view().text()
         if number < 44:
             assert text == published
     assert f"[Summary through turn 33:\n{SUMMARY}\n]" in text
     assert "\nTurn 34:\n" in text
     assert "\nTurn 34:\n" not in published
-    assert ours.report().phase == theirs.phase == "summarizing"
+    assert ours.session.report().phase == theirs.phase == "summarizing"
 
 
 def test_summarization_has_the_published_text_but_for_its_heading() -> None:
@@ -117,13 +123,13 @@ def test_summarization_has_the_published_text_but_for_its_heading() -> None:
         theirs.maybe_summarize()
         if number == 1 or number > 11:
             # Before there is a summary the published manager shows the newest 10 turns only.
-            assert ("\nTurn 1:\n" in ours.view().text()) == (number > 11)
+            assert ("\nTurn 1:\n" in ours.turns.view().text()) == (number > 11)
         turn = (f"thought {number}", f"look at part {number}", make_observation(number))
-        ours.add_turn(*turn)
-        theirs.add_turn(*turn)
+        ours.turns.add(*turn)
+        theirs.turns.add(*turn)
     theirs.maybe_summarize()
     published = count_from_one(theirs.get_context(SYSTEM, TASK), 31)
-    assert ours.view().text() == published.replace("[Summary of turns 21:", "[Summary through turn 21:")
+    assert ours.turns.view().text() == published.replace("[Summary of turns 21:", "[Summary through turn 21:")
 
 
 def test_the_published_usage_example() -> None:
@@ -131,15 +137,15 @@ def test_the_published_usage_example() -> None:
     manager = begin(f"masking(window=10, placeholder='{OMITTED}', gist=0, schedule=every-turn)")
     prompts = []
     for turn in range(1, 26):
-        context = manager.view().text()
+        context = manager.turns.view().text()
         prompts.append(context)
         reasoning, action = f"thought {turn}", f"look at part {turn}"
         observation = make_observation(turn)
-        manager.add_turn(reasoning, action, observation)
-    savings = manager.report().savings
+        manager.turns.add(reasoning, action, observation)
+    savings = manager.session.report().savings
     assert savings.tokens > 0
-    assert len(prompts[-1]) < len(manager.view().text()) + len(make_observation(1))
-    assert manager.report().to_dict()["phases"] == {"raw": 11, "masking": 14, "summarizing": 0}
+    assert len(prompts[-1]) < len(manager.turns.view().text()) + len(make_observation(1))
+    assert manager.session.report().to_dict()["phases"] == {"raw": 11, "masking": 14, "summarizing": 0}
 
 
 # -- what else a turn may hold ----------------------------------------------------------------------------------------
@@ -149,8 +155,8 @@ def test_a_turn_with_several_calls() -> None:
     """Each call has its lines, with its result; a call without a result has none."""
     context = begin("masking")
     calls = [{"name": "bash", "arguments": {"command": "ls"}}, "look", {"name": "read", "arguments": {"path": "a.py"}}]
-    context.add_turn("Where is it?", calls, ["a.py", "nothing"], text="I look around.")
-    assert context.view().text() == (
+    context.turns.add("Where is it?", calls, ["a.py", "nothing"], text="I look around.")
+    assert context.turns.view().text() == (
         "You are careful.\nFind the slow module.\n\n"
         "Turn 1:\n"
         "Reasoning: Where is it?\nI look around.\n"
@@ -164,17 +170,17 @@ def test_a_turn_with_several_calls() -> None:
 
 def test_a_session_without_turns_is_its_prompt() -> None:
     with ContextManager(store="memory:") as context:
-        assert context.view().text() == ""
-        context.begin(TASK)
-        assert context.view().text() == TASK
+        assert context.turns.view().text() == ""
+        context.turns.begin(TASK)
+        assert context.turns.view().text() == TASK
 
 
 def test_text_that_looks_like_a_field_stays_text() -> None:
     """Braces and percent signs of an observation are nobody's format."""
     context = begin("masking")
-    context.add_turn("{turn} %s", "echo '{0}'", "{observation} %(x)s \x00")
+    context.turns.add("{turn} %s", "echo '{0}'", "{observation} %(x)s \x00")
     assert (
-        context.view()
+        context.turns.view()
         .text()
         .endswith("Turn 1:\nReasoning: {turn} %s\nAction: echo '{0}'\nObservation: {observation} %(x)s \x00\n")
     )
@@ -220,12 +226,12 @@ def test_a_resumed_session_has_the_same_bytes() -> None:
 def test_a_prompt_is_a_value() -> None:
     """What comes later changes no text that was prepared before."""
     context = begin("masking(window=1, schedule=every-turn)")
-    context.add_turn("one", "look", LONG)
-    view = context.view()
+    context.turns.add("one", "look", LONG)
+    view = context.turns.view()
     before = view.text()
     for number in range(3):
-        context.add_turn(str(number), "look", LONG)
-        context.view()
+        context.turns.add(str(number), "look", LONG)
+        context.turns.view()
     assert view.text() == before
 
 
@@ -261,7 +267,7 @@ def test_a_failed_preparation_still_has_its_text(steps: Any, monkeypatch: pytest
     history = [*make_task(), *steps(1), *steps(2, LONG[::-1])]
     with ContextManager(store="memory:") as context:
         expected = context.prepare(history).text()
-        monkeypatch.setattr(context._preparer, "decide_view", None)
+        monkeypatch.setattr(context._opened.preparer, "decide_view", None)
         view = context.prepare(history)
     assert view.diagnostics.faults
     assert view.text() == expected
@@ -269,7 +275,7 @@ def test_a_failed_preparation_still_has_its_text(steps: Any, monkeypatch: pytest
 
 def test_what_is_no_message_has_no_text() -> None:
     sent = OutgoingRequest(messages=[7], origins=[0], system=None, tools=None)
-    view = ContextView(sent, "openai", begin("raw").view().deferred)
+    view = ContextView(sent, "openai", begin("raw").turns.view().deferred)
     with pytest.raises(DialectError):
         view.text()
 
@@ -278,8 +284,8 @@ def test_the_text_is_not_the_messages() -> None:
     """Both come from one view: asking for one changes nothing in the other."""
     context = begin("masking(window=1, schedule=every-turn)")
     for number in range(4):
-        context.add_turn(str(number), "look", LONG)
-    view = context.view()
+        context.turns.add(str(number), "look", LONG)
+    view = context.turns.view()
     before = json.dumps(view.messages)
     view.text()
     assert json.dumps(view.messages) == before

@@ -47,13 +47,13 @@ class SummarizerLLM:
 def run_agent(manager: ContextManager, llm: ScriptedLLM, max_turns: int = 250) -> tuple[dict[str, bool], ContextReport]:
     """The published `run_agent`: context, model, environment, `add_turn`, complete or at the limit."""
     environment = Environment()
-    manager.begin(TASK, system=SYSTEM)
+    manager.turns.begin(TASK, system=SYSTEM)
     for _ in range(max_turns):
-        reasoning, action = llm.generate(manager.view().text())
-        manager.add_turn(reasoning, action, environment.execute(action))
+        reasoning, action = llm.generate(manager.turns.view().text())
+        manager.turns.add(reasoning, action, environment.execute(action))
         if reasoning.startswith("DONE"):
-            return {"completed": True}, manager.report()
-    return {"completed": False, "hit_limit": True}, manager.report()
+            return {"completed": True}, manager.session.report()
+    return {"completed": False, "hit_limit": True}, manager.session.report()
 
 
 def test_the_summarization_example() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from elision.errors import SettingError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
 from elision.manager.recall_definitions import define_recall_tools
 from elision.stores.memory import MemoryStore
@@ -45,7 +46,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 def manager(store: Any, entry: str = "first", strategy: str = EAGER, **options: Any) -> ContextManager:
     given = {"session": "s", "model": "claude-sonnet-4-5", **ENTRIES[entry], **options}
-    return ContextManager(strategy, store=store, **given)
+    return ContextManager(strategy, store=store, **gather_options(given))
 
 
 def prepared(context: ContextManager, shape: str, steps: int, **more: Any) -> ContextView:
@@ -261,11 +262,11 @@ def test_requests_with_them_are_valid(shape: Any) -> None:
 def test_by_hand(dialect: Any) -> None:
     """The same for turns that are added by hand."""
     context = manager(MemoryStore(), dialect=dialect)
-    context.begin("Mend the parser.", tools=TOOLS[dialect])
+    context.turns.begin("Mend the parser.", tools=TOOLS[dialect])
     for step in range(5):
-        view = context.view()
+        view = context.turns.view()
         assert view.offered is (step > 2)
-        context.add_turn("", f"cat f{step}", f"{step}\n{LONG}")
+        context.turns.add("", f"cat f{step}", f"{step}\n{LONG}")
     assert view.tools == [*TOOLS[dialect], *define_recall_tools(dialect)]
 
 
@@ -297,7 +298,7 @@ def test_tools_for_a_framework() -> None:
     """Name, description and raw JSON Schema, with what answers a call: the same as `handle_tool_call`."""
     with ContextManager("masking(window=2, schedule=every-turn)", store="memory:") as context:
         context.prepare(make_history("openai", 6))
-        recall, search = context.recall_tools()
+        recall, search = context.session.recall_tools()
         defined = [tool["function"] for tool in context.tool_definitions("openai")]
         assert [(tool.name, tool.description, tool.schema) for tool in (recall, search)] == [
             (each["name"], each["description"], each["parameters"]) for each in defined
@@ -314,6 +315,6 @@ def test_tools_for_a_framework() -> None:
 def test_a_framework_may_change_its_schema() -> None:
     """Each has its own: some frameworks add to the one they are given."""
     with ContextManager(store="memory:") as context:
-        context.recall_tools()[0].schema["properties"].clear()
-        assert "handle" in context.recall_tools()[0].schema["properties"]
+        context.session.recall_tools()[0].schema["properties"].clear()
+        assert "handle" in context.session.recall_tools()[0].schema["properties"]
         assert "handle" in context.tool_definitions("anthropic")[0]["input_schema"]["properties"]

@@ -221,7 +221,7 @@ def run_reported(report: Callable[[int], int | None], caplog: pytest.LogCaptureF
             if prompt is not None:
                 context.record({"prompt_tokens": prompt, "completion_tokens": 30})
     assert [each.getMessage() for each in caplog.records if "were reported" in each.getMessage()] == [
-        f"session {context.session}: {note}" for note in notes
+        f"session {context.session.name}: {note}" for note in notes
     ]
     return masked, notes
 

@@ -10,6 +10,7 @@ import pytest
 
 from elision.errors import DialectError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.prepared_calls import NOTE_DEFAULT_WRITER
 from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_UNRELATED
 from tests.manager.agents import SHAPES, make_history
@@ -22,7 +23,11 @@ def collect_notes(calls: Callable[[ContextManager], Any], **options: Any) -> lis
     notes: list[str] = []
     strategy = options.pop("strategy", EAGER)
     with ContextManager(
-        strategy, store="memory:", recall="never", on_event=lambda told: notes.extend(told.notes), **options
+        strategy,
+        store="memory:",
+        recall="never",
+        on_event=lambda told: notes.extend(told.notes),
+        **gather_options(options),
     ) as context:
         calls(context)
     return notes
@@ -131,7 +136,7 @@ def test_digests_in_place_of_summaries_are_noted_once(caplog: pytest.LogCaptureF
     def run(context: ContextManager) -> None:
         for steps in range(56):
             context.prepare(make_history("openai", steps))
-        assert context.report().summaries.count == 2
+        assert context.session.report().summaries.count == 2
 
     with caplog.at_level(logging.WARNING, logger="elision.manager"):
         assert collect_notes(run, strategy="paper-summarization") == [NOTE_DEFAULT_WRITER]

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import pytest
 
+from elision import Advanced
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.views import list_views
@@ -156,7 +157,13 @@ def follow(client: Client, model: str, spec: str) -> None:
     """Play a session, and look at its requests."""
     api, last = client.api, len(client.requests) - 1
     samples, looked = {0, last // 2, last}, 0
-    with ContextManager(spec, model=model, store="memory:", session="s", dialect=api, tokens="estimate") as context:
+    with ContextManager(
+        spec,
+        model=model,
+        store="memory:",
+        session="s",
+        advanced=Advanced(dialect=api, tokens="estimate"),
+    ) as context:
         for call, request in enumerate(client.requests):
             view = prepared(context, request)
             if view is None:

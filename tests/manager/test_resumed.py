@@ -9,12 +9,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
+from tests import flat_options
 from tests.manager.clients import Client, Step
 
 _SUMMARY = "summary_max_tokens=100"
@@ -60,14 +62,11 @@ class World:
         self.context = self.open()
 
     def open(self) -> ContextManager:
-        return ContextManager(
+        return flat_options.open_context(
             store=self.store,
             session="s",
             summarizer=self.write,
-            clock=lambda: self.now,
-            tokens="estimate",
-            on_fault="raise",
-            **self.options,
+            **{"advanced": Advanced(clock=lambda: self.now, tokens="estimate", on_fault="raise"), **self.options},
         )
 
     def write(self, request: SummaryRequest) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced, Cache
 from elision.manager import ContextManager
 from elision.manager.request_notes import NOTE_PLACEHOLDERS
 from elision.stores.store_urls import open_store
@@ -17,7 +18,9 @@ STRATEGY = "masking(window=2, schedule=every-turn, fold=false)"
 
 
 def open_context(url: str, session: str = "s", strategy: str = STRATEGY) -> ContextManager:
-    return ContextManager(strategy, store=url, session=session, cache_control="client", recall="never")
+    return ContextManager(
+        strategy, store=url, session=session, advanced=Advanced(cache=Cache(control="client")), recall="never"
+    )
 
 
 def count_stored_placeholders(url: str, mark: str = "tokens hidden") -> int:

@@ -51,7 +51,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[SessionInfo, li
 
 def _recalls(turn: int, context: ContextManager) -> None:
     if turn == 5:
-        context.recall("t1.1", head=3)
+        context.session.recall("t1.1", head=3)
 
 
 def whole(info: SessionInfo, events: Sequence[Event]) -> SessionReport:
@@ -172,12 +172,12 @@ def test_what_is_folded_as_it_arrives_is_no_rewrite(tmp_path: Path) -> None:
     routine = "\n".join(f"Collecting package-{number}" for number in range(80))
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
     with ContextManager("raw(fold=true)", store=stored.url(tmp_path), session="s", model=stored.MODEL) as context:
-        context.begin("Build it.")
+        context.turns.begin("Build it.")
         for number in range(6):
-            context.view()
+            context.turns.view()
             call = {"name": "bash", "arguments": {"command": f"make {number}"}}
-            context.add_turn("", call, f"{routine}\n{rows}\n{number}")
-        done = context.view().diagnostics
+            context.turns.add("", call, f"{routine}\n{rows}\n{number}")
+        done = context.turns.view().diagnostics
     account = whole(*told(tmp_path, "s"))
     assert account.final is not None
     assert account.final.epoch == done.epoch == 1

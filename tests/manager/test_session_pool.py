@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision import ContextManager, ElisionError, Sessions, open_store
+from elision import Advanced, Cache, ContextManager, ElisionError, Sessions, open_store
 from elision.errors import SettingError
+from elision.manager.advanced_options import gather_options
 from elision.manager.session_pool import RESPONSE_SECONDS
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
@@ -33,7 +34,7 @@ class Clock:
 
 
 def open_pool(store: Any = "memory:", **options: Any) -> Sessions:
-    return Sessions(EAGER, store=store, **options)
+    return Sessions(EAGER, store=store, **gather_options(options))
 
 
 def make_call(context: ContextManager, steps: int, words: str = "Mend the parser.") -> Any:
@@ -55,7 +56,7 @@ def test_a_name_has_one_context_manager() -> None:
         with ThreadPoolExecutor(8) as executor:
             found = list(executor.map(open_one, range(8)))
         assert len(set(map(id, found))) == len(sessions) == 2
-        assert {context.session for context in found} == {"thread-0", "thread-1"}
+        assert {context.session.name for context in found} == {"thread-0", "thread-1"}
 
 
 def test_histories_that_take_turns_do_not_fork() -> None:
@@ -124,11 +125,11 @@ def test_a_session_that_awaits_its_response_is_held() -> None:
     with open_pool(clock=clock, limit=1) as sessions:
         waiting = sessions.open("a")
         waiting.prepare(make_history("openai", 1))
-        assert waiting.awaits_response
+        assert waiting.session.awaits_response
         sessions.open("b")
         assert [*sessions._held] == ["a", "b"]
         waiting.record(USAGE)
-        assert not waiting.awaits_response
+        assert not waiting.session.awaits_response
         sessions.open("c")
         assert [*sessions._held] == ["c"]
         sessions.open("c").prepare(make_history("openai", 1))
@@ -155,7 +156,7 @@ def test_a_sub_agent_has_its_parent() -> None:
         sessions.settle()
         helper = sessions.open("main/helper", parent="main")
         make_call(helper, 1, "Look at the parser.")
-        assert helper.recall("main:t1.1", head=1) == "1: 1"
+        assert helper.session.recall("main:t1.1", head=1) == "1: 1"
     assert store.info("main/helper").parent == "main"
 
 
@@ -213,7 +214,7 @@ def test_opening_does_not_wait_for_the_store() -> None:
         ({"parent": "a"}, "parent: each session of a pool has its own; give it to open"),
         ({"limit": 0}, "limit=0: give a number of sessions, 1 or more"),
         ({"idle_seconds": 0}, "idle_seconds=0: give seconds, above 0"),
-        ({"modle": "gpt-5"}, "there is no option 'modle'; perhaps 'model' is meant"),
+        ({"modle": "gpt-5"}, "there is no option 'modle'; did you mean model"),
         ({"recall": "sometimes"}, "recall='sometimes': give"),
     ],
 )
@@ -241,11 +242,11 @@ def test_the_model_of_the_first_call_decides_where_the_options_name_none() -> No
         first.prepare(history, model="gpt-5")
         told = ContextManager("masking(window=2)", store=MemoryStore(), session="two", model="gpt-5")
         told.prepare(history)
-        assert first.report().savings == told.report().savings
+        assert first.session.report().savings == told.session.report().savings
         told.close()
         assert sessions.open("one", model="claude-sonnet-4-5") is first
     with Sessions("masking(window=2)", store=MemoryStore(), model="gpt-5") as sessions:
-        assert sessions.open("one", model="claude-sonnet-4-5").options.model == "gpt-5"
+        assert sessions.open("one", model="claude-sonnet-4-5")._opened.options.model == "gpt-5"
 
 
 def test_a_session_that_was_looked_at_begins_as_its_first_call_says() -> None:
@@ -253,26 +254,28 @@ def test_a_session_that_was_looked_at_begins_as_its_first_call_says() -> None:
     store = MemoryStore()
     history = make_history("anthropic", 3)
     with Sessions("masking(window=2)", store=store) as sessions:
-        assert sessions.open("one").report().calls == 0
+        assert sessions.open("one").session.report().calls == 0
         context = sessions.open("one", parent="main", model="claude-sonnet-4-5", cache_control="client")
         view = context.prepare(history, model="claude-sonnet-4-5")
         assert "cache_control" not in str(view.messages)
         assert (
-            context.options.find_prices()
-            == ContextManager(store="memory:", model="claude-sonnet-4-5").options.find_prices()
+            context._opened.options.find_prices()
+            == ContextManager(store="memory:", model="claude-sonnet-4-5")._opened.options.find_prices()
         )
         assert [(info.key, info.parent) for info in store.sessions()] == [("one", "main")]
-        assert sessions.open("one", model="gpt-5", cache_control="auto").options.model == "claude-sonnet-4-5"
+        assert sessions.open("one", model="gpt-5", cache_control="auto")._opened.options.model == "claude-sonnet-4-5"
         assert "cache_control" not in str(context.prepare(history).messages)
 
 
 def test_what_the_options_name_holds_for_a_session_that_was_looked_at() -> None:
     """A model and a place for breakpoints that the pool was given are those of each session."""
-    with Sessions("masking(window=2)", store="memory:", model="gpt-5", cache_control="auto") as sessions:
+    with Sessions(
+        "masking(window=2)", store="memory:", model="gpt-5", advanced=Advanced(cache=Cache(control="auto"))
+    ) as sessions:
         first = sessions.open("one")
         first.compact()
         assert sessions.open("one", model="claude-sonnet-4-5", cache_control="client") is first
-        assert (first.options.model, first.options.cache_control) == ("gpt-5", "auto")
+        assert (first._opened.options.model, first._opened.options.cache_control) == ("gpt-5", "auto")
 
 
 def test_a_wish_is_kept_until_the_first_call() -> None:
@@ -299,7 +302,7 @@ def test_every_listed_session_can_be_opened() -> None:
         assert len(store.sessions()) > 5
         listed = {info.key: info for info in sessions.list_sessions()}
         assert {name: info.parent for name, info in listed.items()} == {"a": "", "a/helper": "a"}
-        reports = {name: sessions.open(name).report() for name in listed}
+        reports = {name: sessions.open(name).session.report() for name in listed}
     with open_pool(store) as again:
         for name, info in listed.items():
-            assert again.open(name).report().turns == reports[name].turns == info.turns
+            assert again.open(name).session.report().turns == reports[name].turns == info.turns

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import PassDecided, SessionOpened
 from tests.manager.agents import SHAPES, make_history
@@ -17,7 +18,7 @@ TOOLS = [{"name": "bash", "description": "Runs.", "input_schema": {"type": "obje
 
 
 def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> ContextManager:
-    return ContextManager(strategy, store=store, **{"session": "s", "shadow": True, **options})
+    return ContextManager(strategy, store=store, **gather_options({"session": "s", "shadow": True, **options}))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -77,7 +78,7 @@ def test_out_of_the_shadow_and_into_it() -> None:
 
 def test_no_budget_is_missed_in_the_shadow() -> None:
     """A request that no view of would fit goes out as it came, and the diagnostics say so."""
-    context = manager(MemoryStore(), token_budget=300, reserved_for_response=100)
+    context = manager(MemoryStore(), EAGER.replace(")", ", budget=budget(tokens=300, reserved=100))"))
     messages = make_history("openai", 4, "Mend the parser. " * 200)
     view = context.prepare(messages)
     assert view.messages == messages

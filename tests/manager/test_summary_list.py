@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced, Cache
 from elision.errors import SpecError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.summary_list import SessionSummary
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
@@ -35,7 +37,10 @@ def write_summary(request: SummaryRequest) -> SummaryResult:
 
 def manage(store: Any = None, strategy: str = LATE, **options: Any) -> ContextManager:
     return ContextManager(
-        strategy, store=store or MemoryStore(), session="s", cache_control="client", clock=lambda: 0.0, **options
+        strategy,
+        store=store or MemoryStore(),
+        session="s",
+        **gather_options({"advanced": Advanced(clock=lambda: 0.0, cache=Cache(control="client")), **options}),
     )
 
 
@@ -66,15 +71,15 @@ def test_a_summary_may_be_asked_for_below_the_threshold(shape: str) -> None:
 def test_with_the_digest_and_by_hand() -> None:
     """No model is needed, and turns that are added by hand are summarized alike."""
     with manage() as context:
-        context.begin("Find it.")
+        context.turns.begin("Find it.")
         for number in range(8):
-            context.add_turn(f"thought {number}", f"cat {number}.py", LONG)
-        context.view()
+            context.turns.add(f"thought {number}", f"cat {number}.py", LONG)
+        context.turns.view()
         context.compact(summary=True)
-        told = context.view().diagnostics.summarized
+        told = context.turns.view().diagnostics.summarized
         assert told is not None
         assert (told.first, told.last, told.route) == (1, 5, "model-free")
-        (entry,) = context.summaries()
+        (entry,) = context.session.summaries()
         assert (entry.covers_turns, entry.call, entry.writer, entry.usd) == ((1, 5), 9, "digest", 0.0)
 
 
@@ -121,11 +126,11 @@ def test_nothing_to_cover_is_a_note() -> None:
     assert told.notes[1:] == ("compact(summary=True): no summary: no turn outside the tail is left to summarize",)
     assert context.prepare(make_history("openai", 4)).diagnostics.notes == ()
     short = manage(summarizer=write)
-    short.begin("Find it.")
+    short.turns.begin("Find it.")
     for number in range(5):
-        short.add_turn("", f"cat {number}", "ok")
+        short.turns.add("", f"cat {number}", "ok")
     short.compact(summary=True)
-    (note,) = short.view().diagnostics.notes
+    (note,) = short.turns.view().diagnostics.notes
     assert note == "compact(summary=True): no summary: turns up to 2 are too short for a summary to be shorter"
     assert asked == []
 
@@ -161,10 +166,10 @@ def test_what_is_to_be_hidden_waits_for_a_summary_in_the_background() -> None:
     due = "hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=300, fold=false)"
     context = manage(strategy=due, summarizer=write, background=True)
     walk(context, "openai", 0, 8)
-    assert context._summary_runner._job is None
+    assert context._opened.summary_runner._job is None
     context.compact()
     assert context.prepare(make_history("openai", 9)).diagnostics.reason == "summary is being written"
-    job = context._summary_runner._job
+    job = context._opened.summary_runner._job
     assert job is not None
     may_write.set()
     job.future.result(5)
@@ -187,23 +192,23 @@ def test_in_the_background_it_enters_when_it_is_written() -> None:
     context.compact(summary=True)
     first = context.prepare(make_history("openai", 9)).diagnostics
     assert first.notes == ("compact(summary=True): no summary: summary is being written",)
-    job = context._summary_runner._job
+    job = context._opened.summary_runner._job
     assert job is not None
     may_write.set()
     job.future.result(5)
     second = context.prepare(make_history("openai", 10)).diagnostics.summarized
     assert second is not None
     assert (second.first, second.last) == (1, 6)
-    assert [entry.covers_turns for entry in context.summaries()] == [(1, 6)]
+    assert [entry.covers_turns for entry in context.session.summaries()] == [(1, 6)]
 
 
 def test_the_list_has_texts_places_writers_and_costs(tmp_path: Path) -> None:
     """Oldest first, with secrets out; in another process as well, before its first call."""
     store = open_store(f"sqlite:///{tmp_path}/a.db")
     context = manage(store, strategy=FOLDING, summarizer=write_summary)
-    assert context.summaries() == []
+    assert context.session.summaries() == []
     walk(context, "anthropic", 0, 14)
-    found = context.summaries()
+    found = context.session.summaries()
     assert [entry.covers_turns for entry in found] == [(1, 4), (5, 8), (9, 12)]
     assert [entry.call for entry in found] == [7, 11, 15]
     for entry in found:
@@ -213,8 +218,8 @@ def test_the_list_has_texts_places_writers_and_costs(tmp_path: Path) -> None:
         assert entry.tokens > 20
     context.close()
     again = manage(store, strategy=FOLDING, summarizer=write_summary)
-    assert again.summaries() == found
-    assert asyncio.run(again.summaries_async()) == found
+    assert again.session.summaries() == found
+    assert asyncio.run(again.session.summaries_async()) == found
     store.close()
 
 
@@ -226,9 +231,9 @@ def test_a_cost_that_was_not_recorded_is_priced() -> None:
 
     context = manage(strategy=FOLDING, summarizer=write, prices="qwen3-coder")
     walk(context, "openai", 0, 6)
-    (entry,) = context.summaries()
+    (entry,) = context.session.summaries()
     assert entry.writer == ""
-    assert entry.usd == pytest.approx(context._preparer.logs.prices.bill_call(1_000_000, 0, 0).usd)
+    assert entry.usd == pytest.approx(context._opened.preparer.logs.prices.bill_call(1_000_000, 0, 0).usd)
 
 
 def test_beside_a_call_the_list_waits_its_turn() -> None:
@@ -238,7 +243,9 @@ def test_beside_a_call_the_list_waits_its_turn() -> None:
         context = manage(strategy=FOLDING, summarizer=write_summary)
         for steps in range(6):
             await context.prepare_async(make_history("openai", steps))
-        _, found = await asyncio.gather(context.prepare_async(make_history("openai", 6)), context.summaries_async())
+        _, found = await asyncio.gather(
+            context.prepare_async(make_history("openai", 6)), context.session.summaries_async()
+        )
         return found
 
     assert [entry.covers_turns for entry in asyncio.run(work())] == [(1, 4)]
@@ -257,7 +264,7 @@ def test_coverage_is_without_gaps(wishes: list[bool], reopen: int) -> None:
         if steps == reopen:
             context.close()
             context = manage(store, summarizer=write_summary)
-    found = context.summaries()
+    found = context.session.summaries()
     next_turn = 1
     for entry in found:
         assert entry.covers_turns[0] == next_turn

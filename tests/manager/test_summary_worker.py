@@ -13,6 +13,7 @@ import pytest
 
 from elision.errors import SummaryError
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.summary_worker import SummaryRunner
 from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_result import SummaryResult
@@ -84,7 +85,9 @@ class Asked:
 def run(summarizer: Any, **options: Any) -> list[ContextView]:
     """An agent's calls, in this thread."""
     views, before = [], writers()
-    with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
+    with ContextManager(
+        FOLDING, session="s", store="memory:", summarizer=summarizer, **gather_options(options)
+    ) as context:
         for steps in range(CALLS):
             views.append(context.prepare(make_history("openai", steps)))
             join(writers() - before)
@@ -95,7 +98,9 @@ def run_async(summarizer: Any, **options: Any) -> list[ContextView]:
     """The same beside an event loop."""
 
     async def agent() -> list[ContextView]:
-        async with ContextManager(FOLDING, session="s", store="memory:", summarizer=summarizer, **options) as context:
+        async with ContextManager(
+            FOLDING, session="s", store="memory:", summarizer=summarizer, **gather_options(options)
+        ) as context:
             views, before = [], writers()
             for steps in range(CALLS):
                 views.append(await context.prepare_async(make_history("openai", steps)))

@@ -14,8 +14,10 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import ConfigDict, TypeAdapter
 
+from elision import Advanced
 from elision.errors import SettingError
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_view import ContextView
 from elision.stores.memory import MemoryStore
 from elision.trajectory.turn import Observation, Turn
@@ -49,7 +51,7 @@ def make_context(api: str, strategy: str = EAGER, **options: Any) -> ContextMana
         "recall": "never",
         "cache_control": "client",
     } | options
-    return ContextManager(strategy, dialect=api, **options)  # type: ignore[arg-type]
+    return ContextManager(strategy, **gather_options({"advanced": Advanced(dialect=api), **options}))  # type: ignore[arg-type]
 
 
 def find_result(messages: list[Json], step: int) -> Json:
@@ -293,26 +295,26 @@ def test_add_turn_takes_tags(tags: Any) -> None:
     context = make_context("openai")
     for number in range(1, 5):
         given = {"tags": tags} if number == 1 else {}
-        context.add_turn("", ["a", "b"], [f"x {number}\n" * 90, f"y {number}\n" * 90], **given)
-    assert find_masked(context.view()) == ["t2.1", "t2.2"]
-    check_sent("openai", context.view().messages)
+        context.turns.add("", ["a", "b"], [f"x {number}\n" * 90, f"y {number}\n" * 90], **given)
+    assert find_masked(context.turns.view()) == ["t2.1", "t2.2"]
+    check_sent("openai", context.turns.view().messages)
 
 
 def test_add_turn_with_an_observation_of_ones_own() -> None:
     """Its own tags and the turn's are joined."""
     context = make_context("openai")
-    turn = context.add_turn(
+    turn = context.turns.add(
         "", "look", Observation(action_id="call_1_1", tool="action", content=(), tags=frozenset({"a"})), tags="b"
     )
     assert turn.observations[0].tags == {"a", "b"}
-    context.add(Turn(index=2))
+    context.turns.append(Turn(index=2))
 
 
 @pytest.mark.parametrize("tags", [3, [3], [""], {"a": 1}, b"keep", None])
 def test_odd_tags_are_refused(tags: Any) -> None:
     """What is no text and no list of texts is an error that says what to give."""
     with pytest.raises(SettingError, match="give a text, or a list of texts"):
-        make_context("openai").add_turn("", "a", "b", tags=tags)
+        make_context("openai").turns.add("", "a", "b", tags=tags)
 
 
 # -- any tags ----------------------------------------------------------------------------------------------------------

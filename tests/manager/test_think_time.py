@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision import ContextManager
+from elision import Advanced, ContextManager
 from elision.manager.think_time import Deferred, ThinkTime
 from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
@@ -55,13 +55,13 @@ def lead(context: ContextManager, calls: int, *, thinks: bool) -> list[Any]:
 
 def wait_for_end(context: ContextManager) -> None:
     """Wait for the thread, whatever it raised."""
-    job = context._calls.think_time._job
+    job = context._opened.calls.think_time._job
     if job is not None and job._future is not None:
         job._future.exception(20)
 
 
 def wait_for_work(context: ContextManager) -> None:
-    job = context._calls.think_time._job
+    job = context._opened.calls.think_time._job
     if job is not None and job._future is not None:
         job._future.result(20)
 
@@ -94,7 +94,7 @@ def test_what_a_handler_raises_ends_no_call() -> None:
 
     with ContextManager("masking", store="memory:", on_event=Exiting()) as context:
         context.prepare(make_history("openai", 2))
-        job = context._calls.think_time._job
+        job = context._opened.calls.think_time._job
         assert job is not None
         assert job._future is not None
         assert isinstance(job._future.exception(20), SystemExit)
@@ -126,7 +126,9 @@ def test_think_time_changes_no_byte(thinks: list[bool]) -> None:
     def run(waits: Iterator[bool]) -> tuple[list[Any], list[Any]]:
         store = MemoryStore()
         clock = iter(range(1_000, 9_000))
-        context = ContextManager(EAGER, model="gpt-4.1", store=store, session="s", clock=lambda: float(next(clock)))
+        context = ContextManager(
+            EAGER, model="gpt-4.1", store=store, session="s", advanced=Advanced(clock=lambda: float(next(clock)))
+        )
         views = []
         for steps in range(9):
             view = context.prepare(make_history("openai", steps))
@@ -175,7 +177,7 @@ def test_a_dropped_manager_is_freed_and_its_last_line_is_written() -> None:
     context = ContextManager("masking", store=MemoryStore(), on_event=held)
     context.prepare(make_history("openai", 2))
     wait_for_work(context)
-    session = weakref.ref(context._calls)
+    session = weakref.ref(context._opened.calls)
     del context
     gc.collect()
     assert held.calls == [3]

@@ -13,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.manager import ContextManager, ContextView
 from elision.manager.request_notes import NOTE_TRIMMED
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnsDropped
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_task
 
 Message = dict[str, Any]
@@ -64,7 +66,7 @@ def run_agent(
     another process."""
     store = store or MemoryStore()
     given = {"strategy": EAGER, "session": "s", "recall": "caller", "dialect": shape, "clock": lambda: 0.0, **options}
-    context = ContextManager(store=store, **given)
+    context = flat_options.open_context(store=store, **given)
     views = []
     history = make_task()
     for step in range(steps):
@@ -72,7 +74,7 @@ def run_agent(
         history += SHAPES[shape](step + 1)
         if restarts >> step & 1:
             context.close()
-            context = ContextManager(store=store, **given)
+            context = flat_options.open_context(store=store, **given)
     context.close()
     return views, store
 
@@ -94,7 +96,7 @@ def test_it_is_one_session_with_every_call(window: str, shape: str) -> None:
 def test_what_was_dropped_is_in_no_view(strategy: str, window: str, shape: str) -> None:
     """Each message of a view stands for one that was sent, or is a summary of ours."""
     history = make_task()
-    with ContextManager(strategy, store="memory:", recall="caller", dialect=shape) as context:  # type: ignore[arg-type]
+    with ContextManager(strategy, store="memory:", recall="caller", advanced=Advanced(dialect=shape)) as context:  # type: ignore[arg-type]
         for step in range(16):
             sent = WINDOWS[window]([*history])
             view = context.prepare(sent)
@@ -117,7 +119,7 @@ def test_recall_of_dropped_turns_works() -> None:
             context.prepare(keep_newest(3)([*history]))
             history += SHAPES["openai"](step + 1)
         first_line = history[2]["content"].splitlines()[0]
-        assert first_line in context.recall("t1.1", head=1)
+        assert first_line in context.session.recall("t1.1", head=1)
 
 
 def test_it_is_reported_once_with_what_it_costs(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,9 +134,9 @@ def test_it_is_reported_once_with_what_it_costs(caplog: pytest.LogCaptureFixture
             view = context.prepare(keep_newest(3)([*history]))
             noted += [step for note in view.diagnostics.notes if note == NOTE_TRIMMED]
             history += SHAPES["openai"](step + 1)
-        report = context.report()
+        report = context.session.report()
     assert noted == [4]
-    assert [record.getMessage() for record in caplog.records] == [f"session {context.session}: {NOTE_TRIMMED}"]
+    assert [record.getMessage() for record in caplog.records] == [f"session {context.session.name}: {NOTE_TRIMMED}"]
     assert (report.calls, report.trims.calls, report.trims.turns) == (10, 6, 6)
     assert report.trims.tokens > 0
     assert report.trims.usd == pytest.approx(report.trims.tokens * (3.75 - 0.3) / 1e6)

@@ -12,12 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.errors import ConflictError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event, RequestSent, TurnAdded, UsageReported
+from tests import flat_options
 from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
 
@@ -30,7 +32,7 @@ STRATEGIES = [
 
 def manager(store: Store, strategy: str = STRATEGIES[0], **options: Any) -> ContextManager:
     given: dict[str, Any] = {"family": "f", "session": "s", "write_behind": True, "cache_control": "client", **options}
-    return ContextManager(strategy, store=store, tokens="estimate", **given)
+    return flat_options.open_context(strategy, store=store, **{"advanced": Advanced(tokens="estimate"), **given})
 
 
 def dumped(view: ContextView) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager, ContextView
+from elision.manager.advanced_options import gather_options
 from elision.manager.recall_tools import NOTE_NO_RECALL, NOTE_UNREAD_HANDLES
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import make_history
@@ -25,7 +27,7 @@ OURS = ContextManager(store="memory:").tool_definitions("openai")
 
 def run(tools: Any = None, strategy: str = EAGER, shape: str = "openai", **options: Any) -> list[ContextView]:
     """Return the views of an agent that sends `view.request`."""
-    with ContextManager(strategy, store="memory:", **options) as context:
+    with ContextManager(strategy, store="memory:", **gather_options(options)) as context:
         views = [context.prepare(make_history(shape, steps), tools=tools) for steps in range(6)]
         for view in views:
             assert view.request
@@ -155,10 +157,10 @@ def test_what_was_learned_of_the_caller_holds_in_another_process() -> None:
 def test_the_same_in_a_loop_by_hand() -> None:
     """The tools are those of the head there."""
     for tools, notes in (([], 1), (ContextManager(store="memory:").tool_definitions("anthropic"), 0)):
-        with ContextManager(EAGER, store="memory:", dialect="anthropic") as context:
-            context.begin("Mend it.", tools=tools)
+        with ContextManager(EAGER, store="memory:", advanced=Advanced(dialect="anthropic")) as context:
+            context.turns.begin("Mend it.", tools=tools)
             views = []
             for step in range(6):
-                views.append(context.view())
-                context.add_turn(action="ls", observation=f"{step} " + "file.py " * 200)
+                views.append(context.turns.view())
+                context.turns.add(action="ls", observation=f"{step} " + "file.py " * 200)
         assert len(find_notes(views)) == notes

@@ -14,6 +14,7 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.trajectory.events import Event, UsageReported
+from tests import flat_options
 from tests.manager.agents import SHAPES, make_history
 from tests.manager.stores import FailingStore
 
@@ -22,7 +23,7 @@ EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 
 def manager(store: MemoryStore, strategy: str = EAGER, **options: Any) -> ContextManager:
     given = {"session": "s", "cache_control": "client", "write_behind": True, "clock": lambda: 1.0, **options}
-    return ContextManager(strategy, store=store, **given)
+    return flat_options.open_context(strategy, store=store, **given)
 
 
 def dumped(view: ContextView) -> str:
@@ -84,7 +85,7 @@ def test_off_the_event_loop() -> None:
             for steps in range(4):
                 view = await context.prepare_async(make_history("openai", steps))
                 known = len(written(store))
-                assert await context.settle_async() is None
+                assert await context._opened.settle_async() is None
                 assert (len(written(store)) > known) != view.diagnostics.acted
                 context.record({"input_tokens": 5_000, "output_tokens": 9})
 
@@ -175,15 +176,15 @@ def test_a_settling_that_is_cancelled_is_waited_for() -> None:
     async def agent() -> None:
         context = manager(store)
         await context.prepare_async(make_history("openai", 2))
-        settling = asyncio.ensure_future(context.settle_async())
+        settling = asyncio.ensure_future(context._opened.settle_async())
         await asyncio.to_thread(begun.wait, 20)
         settling.cancel()
         go.set()
         with pytest.raises(asyncio.CancelledError):
             await settling
-        assert await context.settle_async() is None
+        assert await context._opened.settle_async() is None
         await context.prepare_async(make_history("openai", 2))
-        await context.settle_async()
+        await context._opened.settle_async()
 
     asyncio.run(agent())
     assert [turn.index for turn in store.turns("s")] == [1, 2]
@@ -206,9 +207,9 @@ def test_turns_by_hand_are_not_written_behind() -> None:
     """They come from nowhere again, so their view is durable before it goes out, as ever."""
     store = MemoryStore()
     context = manager(store)
-    context.begin("Mend the parser.")
-    context.add_turn("I look.", "cat a.py", "text")
-    context.view()
+    context.turns.begin("Mend the parser.")
+    context.turns.add("I look.", "cat a.py", "text")
+    context.turns.view()
     assert len(store.turns("s")) == 1
 
 

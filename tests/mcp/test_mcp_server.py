@@ -214,13 +214,13 @@ def test_while_an_agent_writes(tmp_path: Path) -> None:
     async def work() -> None:
         url = stored.url(tmp_path)
         with ContextManager(stored.EAGER, store=url, session="live") as context:
-            context.begin("Look.")
-            context.view()
+            context.turns.begin("Look.")
+            context.turns.view()
             command = StdioServerParameters(command=str(ELISION), args=["mcp", "--store", url], env=environment())
             async with mcp.Client(command) as client:
                 for turn in range(1, 6):
-                    context.add_turn("", "look", stored.report(turn))
-                    context.view()
+                    context.turns.add("", "look", stored.report(turn))
+                    context.turns.view()
                     assert await call(client, "recall_hidden", handle=f"t{turn}.1") == stored.report(turn)
 
     asyncio.run(work())

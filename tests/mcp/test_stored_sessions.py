@@ -54,8 +54,8 @@ def test_hostile_text_stays_text(sessions: StoredSessions) -> None:
 def test_half_a_surrogate_pair_goes_out(tmp_path: Path) -> None:
     """Text that no UTF-8 has is replaced, as JSON could not carry it."""
     with ContextManager(store=stored.url(tmp_path), session="s") as context:
-        context.add_turn("", "cat", "a\ud800b")
-        context.view()
+        context.turns.add("", "cat", "a\ud800b")
+        context.turns.view()
     sessions = read_sessions(stored.url(tmp_path))
     assert sessions.recall_text("t1.1", "s", WHOLE) == "a\ufffdb"
     assert sessions.search_text("b", "s", 5).encode()

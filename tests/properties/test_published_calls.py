@@ -62,12 +62,12 @@ def number_texts(value: Any, number: int) -> Any:
 def list_summary_calls(preset: str, kinds: list[str]) -> tuple[int, ...]:
     """Return the calls at which a run of turns of `kinds`, again and again, is summarized."""
     with ContextManager(preset, store="memory:", prices="uncached", summarizer="digest") as context:
-        context.begin("Find the slow module.")
+        context.turns.begin("Find the slow module.")
         for number in range(1, CALLS + 1):
-            context.view()
+            context.turns.view()
             turn = TURNS[kinds[number % len(kinds)]]
-            context.add_turn(*(number_texts(part, number) for part in turn))
-        return tuple(summary.call for summary in context.summaries())
+            context.turns.add(*(number_texts(part, number) for part in turn))
+        return tuple(summary.call for summary in context.session.summaries())
 
 
 @pytest.mark.parametrize("kind", TURNS)

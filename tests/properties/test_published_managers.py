@@ -81,7 +81,7 @@ class SummaryLog:
 
 def begin(strategy: str, writer: Any = "digest") -> ContextManager:
     context = ContextManager(strategy, store="memory:", prices="uncached", summarizer=writer, recall="never")
-    context.begin(TASK, system=SYSTEM)
+    context.turns.begin(TASK, system=SYSTEM)
     return context
 
 
@@ -182,9 +182,9 @@ def test_masking_follows_its_documents(published: SimpleNamespace, seed: int, co
     theirs = published.masking(window_size_m=window)
     with begin(f"paper-masking(window={window + 1})") as context:
         for turn in turns:
-            context.add_turn(*turn)
-            theirs.add_turn(*turn)
-            assert context.view().text() == theirs.get_masked_context(SYSTEM, TASK)
+            context.turns.add(*turn)
+            theirs.turns.add(*turn)
+            assert context.turns.view().text() == theirs.get_masked_context(SYSTEM, TASK)
 
 
 # -- summaries ------------------------------------------------------------------------------------------------------
@@ -204,15 +204,15 @@ def test_summarization_follows_its_document(
             before = theirs.last_summary_idx
             if theirs.maybe_summarize() is not None:
                 made.append((before + 1, theirs.last_summary_idx))
-            text = context.view().text()
+            text = context.turns.view().text()
             assert writer.covered == made
             summary = theirs.summaries[-1][1] if theirs.summaries else ""
             assert text == build_repaired_context(theirs, summary, None)
             if len(theirs.trajectory) - theirs.m <= theirs.last_summary_idx:
                 assert text == count_from_one(theirs.get_context(SYSTEM, TASK))
             if turn is not None:
-                theirs.add_turn(*turn)
-                context.add_turn(*turn)
+                theirs.turns.add(*turn)
+                context.turns.add(*turn)
     check_requests(writer, turns)
 
 
@@ -231,7 +231,7 @@ def test_hybrid_follows_its_document(
     with begin(f"paper-hybrid(window={window}, summarize_at={at}, tail={tail})", writer) as context:
         for number, turn in enumerate([*turns, None]):
             theirs.maybe_create_summary()
-            view = context.view()
+            view = context.turns.view()
             if theirs.last_summary_idx > (covered[-1][1] if covered else 0):
                 covered.append((covered[-1][1] + 1 if covered else 1, theirs.last_summary_idx))
             assert writer.covered == covered
@@ -244,8 +244,8 @@ def test_hybrid_follows_its_document(
                 shown = pure.hybrid(turns[:number], summarizer=incremental, previous=previous, **options)
                 previous = shown[0] if shown and isinstance(shown[0], pure.TurnsSummary) else None
             if turn is not None:
-                theirs.add_turn(*turn)
-                context.add_turn(*turn)
+                theirs.turns.add(*turn)
+                context.turns.add(*turn)
     check_requests(writer, turns)
     assert pure.hybrid(turns, summarizer=whole, **options) == shown
     assert whole.covered == incremental.covered == covered
@@ -301,13 +301,13 @@ def test_two_tier_follows_its_document(seed: int, words: int, keep: int, hard: i
         begin(text.format(keep, 10**9, 10**9, 0)) as masked,
     ):
         for turn in turns:
-            diagnostics = context.view().diagnostics
-            sizes.append(masked.view().diagnostics.after)
+            diagnostics = context.turns.view().diagnostics
+            sizes.append(masked.turns.view().diagnostics.after)
             reasons.append(diagnostics.reason if diagnostics.summarized else "")
             if reasons[-1]:
                 break
-            context.add_turn(*turn)
-            masked.add_turn(*turn)
+            context.turns.add(*turn)
+            masked.turns.add(*turn)
     expected = list(list_thresholds(sizes, soft, hard, steps))
     first = next((call for call, name in enumerate(expected) if name), None)
     # Above `hard` from the beginning on, there is nothing yet that a summary would make smaller.

@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter, ValidationError
 
-from elision import ContextManager
+from elision import Advanced, Cache, ContextManager
 from elision.testing.request_rules import list_new_violations
 from tests.providers.render_checks import validate_elements
 from tests.recorded.cassettes import Api, Exchange
@@ -71,7 +71,10 @@ def build_hidden_view(exchange: Exchange, strategy: str) -> HiddenView:
     place, system = MESSAGES[exchange.api], SYSTEM.get(exchange.api, "")
     body[place] = carry_on(exchange)
     with ContextManager(
-        strategy, model=str(body.get("model")), dialect=exchange.api, store="memory:", cache_control="client"
+        strategy,
+        model=str(body.get("model")),
+        advanced=Advanced(dialect=exchange.api, cache=Cache(control="client")),
+        store="memory:",
     ) as context:
         context.compact()
         view = context.prepare(body[place], system=body.get(system), tools=body.get("tools"))

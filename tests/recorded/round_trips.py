@@ -12,7 +12,7 @@ from openai._models import construct_type as openai_type
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from elision import ContextManager
+from elision import Advanced, Cache, ContextManager
 from elision.providers.detect import recognize_provider
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.live.live_turns import LiveTurns
@@ -117,7 +117,12 @@ def open_raw(exchange: Exchange) -> ContextManager:
     """Open a session that hides nothing and marks nothing."""
     assert exchange.api is not None
     model = str(exchange.request_json()["model"])
-    return ContextManager("raw", model=model, dialect=exchange.api, store="memory:", cache_control="client")
+    return ContextManager(
+        "raw",
+        model=model,
+        advanced=Advanced(dialect=exchange.api, cache=Cache(control="client")),
+        store="memory:",
+    )
 
 
 def read_messages(exchange: Exchange) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from elision import ContextManager
+from elision import Advanced, ContextManager
 from elision.trajectory.plan import SummaryRequest
 
 pytest.importorskip("compaction_kit", reason="compaction-conformance-kit is not installed: the kit does not run")
@@ -46,7 +46,9 @@ class ElisionCompactor:
     name = "elision"
 
     def __init__(self, strategy: str = STRATEGY, summarizer: Any = forget_everything) -> None:
-        self.context = ContextManager(strategy, store="memory://", summarizer=summarizer, dialect="openai")
+        self.context = ContextManager(
+            strategy, store="memory://", summarizer=summarizer, advanced=Advanced(dialect="openai")
+        )
         self.messages: list[dict[str, Any]] = []
         self.shown = ""
 
@@ -65,7 +67,7 @@ class ElisionCompactor:
 
     @property
     def covered(self) -> int:
-        return max((summary.covers_turns[1] for summary in self.context.summaries()), default=0)
+        return max((summary.covers_turns[1] for summary in self.context.session.summaries()), default=0)
 
     def close(self) -> None:
         self.context.close()

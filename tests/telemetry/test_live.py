@@ -32,10 +32,10 @@ def lived() -> tuple[list[Diagnostics], dict[str, float]]:
     (run,) = [found for found in read_runs(RUN) if isinstance(found, Trajectory)]
     with ContextManager.from_env(SETTINGS, on_event=[told.append, Prometheus(registry)]) as context:
         for turn in run.turns:
-            context.view()
+            context.turns.view()
             action = turn.actions[0].arguments if turn.actions else None
-            context.add_turn(turn.text, action, turn.observations[0].text if turn.observations else None)
-        context.view()
+            context.turns.add(turn.text, action, turn.observations[0].text if turn.observations else None)
+        context.turns.view()
     return told, scraped(registry)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_type
 
-from elision import ContextManager, ContextView, Guards, Rule, open_store
+from elision import Advanced, ContextManager, ContextView, Guards, open_store
 from elision.stores.store import Hit
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
@@ -37,19 +37,19 @@ def messages_in_a_loop() -> None:
         model="claude-sonnet-4-5",
         store=open_store("memory:"),
         guards=Guards(max_turns=9),
-        rules=[Rule(tool="plan", keep=True)],
         summarizer=brief,
         on_event=[watch],
-        pin=first,
-        dialect="anthropic",
+        advanced=Advanced(pin=first, dialect="anthropic"),
     ) as context:
         view = context.prepare([{"role": "user", "content": "Go."}], tools=[{"name": "bash"}], system="Careful.")
         assert_type(view, ContextView)
-        assert_type(view.request, dict[str, Any])
+        assert_type(view.request["messages"], list[Any])
+        fields: dict[str, Any] = view.request
+        print(fields)
         assert_type(view.messages, list[Any])
         context.record({"input_tokens": 7})
-        assert_type(context.recall("t1.1", lines="1-2"), str)
-        assert_type(context.search("words"), list[Hit])
+        assert_type(context.session.recall("t1.1", lines="1-2"), str)
+        assert_type(context.session.search("words"), list[Hit])
         assert_type(context.tool_definitions("anthropic"), list[dict[str, Any]])
         assert_type(context.handle_tool_call("elision_recall", "{}"), str | None)
 
@@ -65,11 +65,11 @@ def what_is_told(told: Diagnostics) -> None:
 
 def turns_by_hand() -> None:
     context = ContextManager.from_env({}, masking_window=3)
-    assert_type(context.add_turn("Look.", {"name": "bash"}, "seen"), Turn)
-    assert_type(context.view(), ContextView)
-    assert_type(context.view().text(), str)
-    assert_type(context.report(), ContextReport)
-    assert_type(context.report().to_dict(), dict[str, Any])
+    assert_type(context.turns.add("Look.", {"name": "bash"}, "seen"), Turn)
+    assert_type(context.turns.view(), ContextView)
+    assert_type(context.turns.view().text(), str)
+    assert_type(context.session.report(), ContextReport)
+    assert_type(context.session.report().to_dict(), dict[str, Any])
 
 
 def turns_in_a_list(turns: list[tuple[str, str, str]]) -> None:
@@ -84,13 +84,13 @@ def turns_in_a_list(turns: list[tuple[str, str, str]]) -> None:
 async def beside_an_event_loop() -> None:
     async with ContextManager(summarizer=brief_later) as context:
         assert_type(await context.prepare_async([{"role": "user", "content": "Go."}]), ContextView)
-        assert_type(await context.view_async(), ContextView)
+        assert_type(await context.turns.view_async(), ContextView)
 
 
 def wrong() -> None:
     """Strict mode wants every one of these to be an error, too."""
     ContextManager(stor="memory:")  # type: ignore[call-arg]
     ContextManager(model=3)  # type: ignore[arg-type]
-    ContextManager(dialect="claude")  # type: ignore[arg-type]
+    ContextManager(advanced=Advanced(dialect="claude"))  # type: ignore[arg-type]
     ContextManager().prepare(3)  # type: ignore[arg-type]
     ContextManager().diagnostics  # type: ignore[attr-defined]  # noqa: B018

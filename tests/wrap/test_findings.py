@@ -119,8 +119,8 @@ def test_sessions_are_the_sign_of_traffic(tmp_path: Path) -> None:
     """How many there are, and when the newest changed; a store that cannot be read is a failure."""
     settings = make_settings(tmp_path)
     with closing(ContextManager("raw", store=settings.store)) as context:
-        context.begin("Count.")
-        context.view()
+        context.turns.begin("Count.")
+        context.turns.view()
     findings = collect_findings(settings, make_environ(tmp_path))
     assert find(findings, "sessions").message.endswith("agent.db: 1, the newest of 0 min ago")
     (tmp_path / "agent.db").write_bytes(b"no database" * 100)

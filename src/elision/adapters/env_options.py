@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elision.config import load_settings
+from elision.manager.advanced_options import gather_options
 
 
 def read_pool_options(environment: Mapping[str, str], **defaults: Any) -> dict[str, Any]:
@@ -14,8 +15,9 @@ def read_pool_options(environment: Mapping[str, str], **defaults: Any) -> dict[s
     Raises SettingError, which names the place and the remedy.
     """
     found = load_settings(environment, None)
-    options = {**found.options(), "redaction": found.redaction}
+    options: dict[str, Any] = {**found.options(), "redaction": found.redaction}
     for name, value in defaults.items():
         if f"AGENT_CONTEXT_{name.upper()}" not in environment:
             options[name] = value
-    return {name: value for name, value in options.items() if name not in ("session", "parent")}
+    del options["session"]
+    return gather_options(options)

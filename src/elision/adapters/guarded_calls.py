@@ -23,9 +23,10 @@ from typing import Any, ClassVar, Final, Generic, Never, Self, TypedDict, TypeVa
 
 from elision.adapters.mirror import Mirror, MirroredMessages
 from elision.errors import ElisionError, SettingError, SpecError
+from elision.manager.advanced_options import CacheControl
 from elision.manager.agent_call import AgentCall
 from elision.manager.context import ContextManager
-from elision.manager.context_options import CacheControl, ContextOptions, check_positions
+from elision.manager.context_options import ContextOptions, check_positions
 from elision.manager.context_view import ContextView
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.manager.session_pool import Sessions
@@ -166,8 +167,8 @@ class GuardedCalls:
         Raises SettingError where options are given beside `sessions`, and what `Sessions` raises.
         """
         if sessions is None:
-            defaults = ContextOptions(cache_control=cache_control, recall="caller")
-            return cls(Sessions(strategy, **ContextOptions(**{**defaults, **options})))
+            pool = Sessions(strategy, **ContextOptions(**{"recall": "caller", **options}))
+            return cls(pool, cache_control=cache_control)
         if options:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
         return cls(sessions, cache_control=cache_control)

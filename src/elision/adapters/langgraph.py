@@ -96,7 +96,7 @@ class ElisionGraph(SessionOwner):
         session = _find_current_session(messages)
         context = self.calls.open_session(session[0], parent=session[1])
         answered = next((each for each in reversed(messages) if getattr(each, "usage_metadata", None)), None)
-        if answered is not None and context.awaits_response:
+        if answered is not None and context.session.awaits_response:
             context.record(answered.usage_metadata)
         return describe_call(session, None, self.tools, None, {})
 

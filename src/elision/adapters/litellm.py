@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Final, Never, Unpack
 from elision.adapters.env_options import read_pool_options
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner
-from elision.manager.context_options import CacheControl, ContextOptions
+from elision.manager.advanced_options import CacheControl
+from elision.manager.context_options import ContextOptions
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
 from elision.trajectory.recall_names import RECALL_TOOLS

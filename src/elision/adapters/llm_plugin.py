@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any, Final
 
 from elision.adapters.env_options import read_pool_options
+from elision.manager.advanced_options import CacheControl
 from elision.manager.context import ContextManager
-from elision.manager.context_options import CacheControl
 from elision.manager.session_pool import Sessions
 
 _log: Final = logging.getLogger("elision.adapters")

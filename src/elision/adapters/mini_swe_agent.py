@@ -15,6 +15,7 @@ from uuid import uuid4
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import SessionOwner
 from elision.errors import SettingError
+from elision.manager.advanced_options import ADVANCED_NAMES, CACHE_NAMES, gather_options
 from elision.manager.context_options import ContextOptions
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS, define_recall_tools
 from elision.manager.session_pool import Sessions
@@ -28,7 +29,7 @@ from minisweagent.models.litellm_textbased_model import LitellmTextbasedModel  #
 from minisweagent.models.utils.actions_toolcall import BASH_TOOL  # noqa: E402
 
 _RECALL_NAMES = frozenset(tool["name"] for tool in RECALL_TOOL_DEFINITIONS)
-_OPTION_NAMES = ContextOptions.__annotations__.keys() | {"limit", "idle_seconds"}
+_OPTION_NAMES = {*ContextOptions.__annotations__, *ADVANCED_NAMES, *CACHE_NAMES, "limit", "idle_seconds"}
 #: How many runs of agents one model object tells apart.
 _MOST_RUNS = 64
 
@@ -43,7 +44,7 @@ class _SessionModel(SessionOwner):
         self, strategy: str, misplaced: tuple[Never, ...], sessions: Sessions | None, options: dict[str, Any]
     ) -> dict[str, Any]:
         """Open the sessions with the options that are ours, and return the others."""
-        ours: Any = {name: options.pop(name) for name in _OPTION_NAMES & options.keys()}
+        ours: Any = gather_options({name: options.pop(name) for name in _OPTION_NAMES & options.keys()})
         SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **ours)
         #: Each run's first message, by which it is known again, and the name of its session.
         self._runs: list[tuple[dict[str, Any], str]] = []

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from elision.agent.model import Json
-from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Costs, Diagnostics
 
 
@@ -57,10 +56,3 @@ class ConversationKeeper(Protocol):
     """A context with a store, which keeps a conversation after its last call, and returns what it cost."""
 
     def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> Costs: ...
-
-
-@runtime_checkable
-class ReportingContext(Protocol):
-    """A context that reports on its whole session."""
-
-    def report(self) -> ContextReport: ...

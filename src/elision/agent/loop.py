@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext, ReportingContext
+from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext
 from elision.agent.environment import ActionResult, Environment
 from elision.agent.message_shapes import make_user_message, render_results, render_tool, split_system
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
@@ -15,6 +15,7 @@ from elision.agent.prompts import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PR
 from elision.agent.result import Ending, RunResult
 from elision.agent.retry import RetryPolicy
 from elision.agent.run_report import RunReport, Step
+from elision.manager.context import ContextManager
 from elision.trajectory.turn import Action
 
 #: Prompts that may be shortened for one answer, where the provider says that they are too long.
@@ -109,8 +110,8 @@ class _Agent:
         elif self.messages[-1]["role"] != "assistant":
             # A context without `keep` reads the messages when it prepares a call.
             self.context.prepare(self.messages, system=self.system, tools=self.tools)
-        if isinstance(self.context, ReportingContext):
-            self.report.context_report = self.context.report()
+        if isinstance(self.context, ContextManager):
+            self.report.context_report = self.context.session.report()
 
     def _prepare_context(self) -> PreparedContext:
         view = self.context.prepare(self.messages, system=self.system, tools=self.tools)

@@ -12,14 +12,15 @@ from typing import Any, Final
 from elision.errors import ElisionError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
 from elision.gateway.key_secret import load_gateway_secret
-from elision.gateway.live_sessions import ContextFactory, SessionRegistry
+from elision.gateway.live_sessions import SessionFactory, SessionRegistry
 from elision.gateway.proxy import Proxy
 from elision.gateway.request_record import RequestListener
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
 from elision.gateway.websocket_relay import WebSocketRelays
-from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
+from elision.manager.opened_session import OpenedSession
 from elision.providers.provider import Api
 from elision.stores.store import Store
 from elision.summarizers.factory import make_summarizer
@@ -30,14 +31,14 @@ _log: Final = logging.getLogger("elision.gateway")
 MAX_CACHED_OPTIONS: Final = 64
 
 
-def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFactory:
-    """Return a factory of context managers over `store`, as the settings say."""
+def make_session_factory(settings: GatewaySettings, store: Store) -> SessionFactory:
+    """Return a function that opens sessions over `store`, as the settings say."""
     library = settings.library
 
     @lru_cache(MAX_CACHED_OPTIONS)
     def check_options(api: Api, model: str) -> Options:
         """Return what the sessions of one API and model have in common: their strategy is built once."""
-        given: dict[str, Any] = {
+        flat: dict[str, Any] = {
             **library.options(),
             "summarizer": None,
             "redaction": library.redaction,
@@ -51,15 +52,15 @@ def make_context_factory(settings: GatewaySettings, store: Store) -> ContextFact
             # A request from which nothing is hidden goes out as it came.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
         }
-        return Options(**given)
+        return Options(**gather_options(flat))
 
-    def make_context(name: str, family: str, api: Api, model: str) -> ContextManager:
+    def open_session(name: str, family: str, api: Api, model: str) -> OpenedSession:
         writer = make_summarizer(library.summarizer, environment=os.environ, **library.summarizer_options())
         # What is only tried is never gone on with by what is done.
         family = f"{SHADOW_PREFIX}{family}" if settings.shadow else family
-        return ContextManager.from_checked(check_options(api, model).for_session(name, family, writer))
+        return OpenedSession(check_options(api, model).for_session(name, family, writer))
 
-    return make_context
+    return open_session
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def build_gateway(
         connect_seconds=settings.connect_seconds, read_seconds=settings.read_seconds, proxy_env=settings.proxy_env
     )
     sessions = SessionRegistry(
-        make_context_factory(settings, store),
+        make_session_factory(settings, store),
         max_sessions=settings.max_sessions,
         memory_bytes=settings.session_memory_bytes,
         idle_seconds=settings.session_idle_seconds,

@@ -107,7 +107,7 @@ class CallRecorder:
     async def _save(self) -> None:
         async with self._sent.session.lock:
             self.log_usage()
-            fault = await self._sent.session.context.settle_async()
+            fault = await self._sent.session.opened.settle_async()
             if fault is not None:
                 self._sent.record.cause = self._sent.record.cause or fault.kind
 

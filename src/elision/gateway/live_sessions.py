@@ -23,9 +23,11 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import PreviousBody, RequestBody
-from elision.manager import ContextManager
+from elision.manager.context import ContextManager, manage_session
 from elision.manager.eviction import PoolLimits, select_evictable
+from elision.manager.exchanges import Exchanges
 from elision.manager.offload import INLINE_BYTES
+from elision.manager.opened_session import OpenedSession
 from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
@@ -56,14 +58,15 @@ _UNSAFE_CHARS: Final = re.compile(r"[^\w.-]+")
 OpeningKey: TypeAlias = tuple[str, Api, bytes]
 #: Namespace and api.
 OwnerKey: TypeAlias = tuple[str, Api]
-#: Makes the context manager of a session: (its name, family, api, model).
-ContextFactory = Callable[[str, str, Api, str], ContextManager]
+#: Opens a session: (its name, family, api, model).
+SessionFactory = Callable[[str, str, Api, str], OpenedSession]
 
 
 @dataclass(slots=True, eq=False)
 class LiveSession:
     """One conversation in this process.
 
+    opened, context, exchanges: its log and store, what prepares its calls, and what only the gateway records in it.
     lock:               held while `context` works; never while the provider works.
     requests_in_flight: requests not finished here. requests_unanswered: those whose client still waits.
     is_answered:        whether the newest response reached its end.
@@ -80,7 +83,9 @@ class LiveSession:
     name: str
     family: str
     api: Api
+    opened: OpenedSession
     context: ContextManager
+    exchanges: Exchanges
     conversation: Conversation
     hidden_rounds: HiddenRounds
     encoder: MessageEncoder = field(default_factory=MessageEncoder)
@@ -143,10 +148,10 @@ class LiveSession:
                 if conversation.has_answers:
                     await self._load_recorded_rounds(conversation)
             elif self.is_stale:
-                self.hidden_rounds.add_events(await self.context.heard_exchanges_async())
+                self.hidden_rounds.add_events(await self.exchanges.reload_async())
                 messages = self.hidden_rounds.expand_messages(conversation)
                 # The newest answer is in no log before this request.
-                if count_answers([message.is_from_assistant for message in messages]) > self.context.turns + 1:
+                if count_answers([message.is_from_assistant for message in messages]) > self.opened.turn_count + 1:
                     # Another process served the requests after the one at which the session diverged from this one.
                     await self._load_recorded_rounds(conversation)
             self.is_unloaded = False
@@ -159,7 +164,7 @@ class LiveSession:
         while len(rounds.events_by_node) > known:
             known = len(rounds.events_by_node)
             messages = rounds.expand_messages(conversation)
-            rounds.add_events(await self.context.recorded_exchanges_async(messages))
+            rounds.add_events(await self.exchanges.find_stored_async(messages))
 
     def take_bypass(self) -> bool:
         """Return whether the next request passes unchanged, which is counted."""
@@ -185,14 +190,14 @@ class SessionRegistry:
 
     def __init__(
         self,
-        make_context: ContextFactory,
+        open_session: SessionFactory,
         *,
         max_sessions: int,
         memory_bytes: int,
         idle_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._make_context = make_context
+        self._open_session = open_session
         self._limits = PoolLimits(sessions=max_sessions, idle_seconds=idle_seconds, memory_bytes=memory_bytes)
         self._clock = clock
         #: The one used last at the end.
@@ -324,11 +329,14 @@ class SessionRegistry:
         prefix = _UNSAFE_CHARS.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         dialect = PROVIDERS[api].live
+        opened = self._open_session(name, family, api, model)
         return LiveSession(
             name=name,
             family=family,
             api=api,
-            context=self._make_context(name, family, api, model),
+            opened=opened,
+            context=manage_session(opened),
+            exchanges=Exchanges(opened),
             conversation=Conversation.for_family(dialect, family),
             hidden_rounds=HiddenRounds(dialect),
         )
@@ -456,7 +464,7 @@ def _remove_from(among: dict[_Key, dict[int, LiveSession]], key: _Key, session: 
 async def _settle_contexts(sessions: Sequence[LiveSession]) -> None:
     for session in sessions:
         async with session.lock:
-            await session.context.settle_async()
+            await session.opened.settle_async()
 
 
 async def _close_context(session: LiveSession) -> None:

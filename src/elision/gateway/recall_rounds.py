@@ -175,15 +175,15 @@ class RecallRounds:
             try:
                 for replacement in replacements:
                     visible = outcome.visible[: replacement.index + 1]
-                    session.context.record_exchange(
+                    session.exchanges.record(
                         node=self._sent.conversation.name_continuation(visible).hex(),
                         messages=tuple(encode_json(message).decode() for message in replacement.messages),
                         results=tuple(encode_json(message).decode() for message in replacement.results),
                     )
-                session.hidden_rounds.add_events(session.context.exchanges())
+                session.hidden_rounds.add_events(session.exchanges.list_events())
             except Exception as error:  # noqa: BLE001 - the boundary of I9
                 self._sent.log_fault("exchanges", error, "what was recalled will not be there at the next request")
-            await session.context.settle_async()
+            await session.opened.settle_async()
 
 
 def _may_call_recall(whole: bytes) -> bool:

@@ -151,7 +151,7 @@ class RequestHandler:
         # The response's headers name the session, so it must be known.
         if not session.steady_requests or (has_answers and session.newest_diagnostics is None):
             return False
-        return session.context.foregone(begun=has_answers, model=self._sent.body.model)
+        return session.opened.is_pass_through(begun=has_answers, model=self._sent.body.model)
 
     def _send_first(self, messages: Sequence[ParsedMessage]) -> None:
         """Begin to prepare the request while it is sent."""

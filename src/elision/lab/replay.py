@@ -15,6 +15,7 @@ from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
+from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Bill, Prices
@@ -70,6 +71,14 @@ class Replay:
     def usd(self) -> float:
         """All of it, in USD."""
         return self.bill.usd + self.summarizer.usd
+
+    def __str__(self) -> str:
+        rewrites = f"{self.epochs - 1} cache rewrites"
+        bill = f"${self.usd:.4f} instead of ${self.raw.usd:.4f} for sending everything"
+        return f"{len(self.calls)} calls: {bill}; {self.masked} results hidden, {self.summaries} summaries, {rewrites}"
+
+    def _repr_html_(self) -> str:
+        return draw_value(self)
 
 
 def model_free_summarizer(sizer: Sizer) -> Summarizer:

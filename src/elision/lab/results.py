@@ -12,6 +12,7 @@ import msgspec
 from elision.lab.elongation import TurnAssumption
 from elision.lab.ratios import divide_or_none
 from elision.lab.token_composition import Composition
+from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
@@ -367,6 +368,9 @@ class Study:
     sent: SentSummary = field(default_factory=SentSummary)
     look_back: bool = False
     sums: StudySums | None = None
+
+    def _repr_html_(self) -> str:
+        return draw_value(self)
 
     def of(self, strategy: str) -> list[Row]:
         return [row for row in self.rows if row.strategy == strategy]

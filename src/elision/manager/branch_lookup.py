@@ -44,18 +44,22 @@ class BranchLookup:
     @property
     def search_family(self) -> str:
         """The family in which histories are searched: the session's own name where it has none."""
-        return self.logs.options.family or self.root
+        return self.logs.options.advanced.family or self.root
 
     def begin_session(self) -> SessionBranch:
         """Return the session's first branch, which is in no store yet."""
         options = self.logs.options
-        relation: Relation = "sub-agent" if options.parent else ""
+        relation: Relation = "sub-agent" if options.advanced.parent else ""
         new = NewSession(
-            key=self.root, family=self.search_family, at=options.clock(), parent=options.parent, relation=relation
+            key=self.root,
+            family=self.search_family,
+            at=options.advanced.clock(),
+            parent=options.advanced.parent,
+            relation=relation,
         )
         branch = make_branch(new, self.logs.make_log([self.opened]), options.effective_guards)
         # In a family the name is only a wish: a session that has it already may be another client's.
-        branch.may_rename = bool(options.family)
+        branch.may_rename = bool(options.advanced.family)
         return branch
 
     def begin_beside_damage(self) -> SessionBranch:
@@ -89,7 +93,7 @@ class BranchLookup:
     def load_root_branch(self) -> SessionBranch | None:
         """Return the branch named as the session, whatever its history; None if the store has none."""
         try:
-            family = self.logs.options.family
+            family = self.logs.options.advanced.family
             if family and self.store.info(self.root).family != family:
                 return None
             return self.load_branch(self.root)
@@ -98,7 +102,7 @@ class BranchLookup:
 
     def load_latest_branch(self) -> SessionBranch | None:
         """Return the session's branch that changed last; None if the store has none."""
-        if self.logs.options.family:
+        if self.logs.options.advanced.family:
             # Other sessions of the family are other runs, and only their histories tell them apart.
             return self.load_root_branch()
         keys = [info.key for info in self.store.sessions() if info.family == self.root]
@@ -140,7 +144,7 @@ class BranchLookup:
         known = None
         if self.logs.options.is_shared:
             known = begun
-        if known is None and not self.logs.options.family:
+        if known is None and not self.logs.options.advanced.family:
             known = self.load_root_branch()
         if known is None:
             return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
@@ -232,7 +236,7 @@ class BranchLookup:
         if turns >= 0 and history.turns.turn_count == turns:
             return self._take_free_key(self.fork_branch(found, turns, "fork", last)), HistoryChange.UNDO
         change = relate_history(history, _collect_left_digests(found, turns))
-        if self.logs.options.family and turns < 0 and change is HistoryChange.FORK:
+        if self.logs.options.advanced.family and turns < 0 and change is HistoryChange.FORK:
             # The two have nothing in common: this is another run of the family.
             return self._take_free_key(self.begin_session()), HistoryChange.CONTINUE
         relation: Relation = "replaced" if change is HistoryChange.REPLACED else "fork"
@@ -280,7 +284,7 @@ class BranchLookup:
         new = NewSession(
             key=next_branch_key(last or found.key),
             family=self.search_family,
-            at=self.logs.options.clock(),
+            at=self.logs.options.advanced.clock(),
             parent=parent,
             relation=relation,
             shared=shared,

@@ -5,8 +5,7 @@
         response = client.messages.create(**view.request, ...)
         context.record(response)
 
-Its methods are in one class for each of the things that it keeps: calls, turns added by hand, the raw history (recall),
-reports, and exchanges that the client never saw.
+`context.session` reads what was hidden and reports; `context.turns` is for a loop without a list of messages.
 """
 
 from __future__ import annotations
@@ -14,11 +13,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Self, Unpack
+from typing import Any, Final, Never, Self, Unpack
 
-from elision.manager.calls import Calls
+from elision.errors import SpecError
+from elision.manager.advanced_options import Advanced, document_rows, gather_options
+from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
+from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_options import (
     ContextOptions,
     Options,
@@ -26,78 +31,50 @@ from elision.manager.context_options import (
     check_positions,
     show_option_signature,
 )
-from elision.manager.exchanges import Exchanges
+from elision.manager.context_view import AdmissionCheck, ContextView
+from elision.manager.drivers import LeaveLoop, Steps
 from elision.manager.manual_turns import ManualTurns
-from elision.manager.observation_recall import Recall
-from elision.manager.reports import Reports
+from elision.manager.observation_recall import answer_tool_call
+from elision.manager.opened_session import OpenedSession
+from elision.manager.outgoing_request import IncomingRequest
+from elision.manager.prepared_calls import make_incoming_request
+from elision.manager.recall_definitions import define_recall_tools
+from elision.manager.reported_usage import find_usage
+from elision.manager.request_notes import NOTE_BLOCKED_LOOP, NOTE_MIXED, NOTE_RECORDED_TWICE
+from elision.manager.session_reader import SessionReader
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.provider_table import find_provider_or_default
+from elision.providers.shared import signals
+from elision.stores.store_urls import DEFAULT_STORE
 from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
-from elision.telemetry.diagnostics import Fault
+from elision.telemetry.diagnostics import Costs, Fault
+from elision.trajectory.events import UsageReported, WindowLearned
+from elision.trajectory.recall_names import RECALL_TOOLS
 
-if TYPE_CHECKING:
-    from elision.config import Settings
-
+_log: Final = logging.getLogger("elision.manager")
 #: Types that a setting may have. An option of another type is passed on as it is.
 _SETTING_TYPES: Final = (str, int, float, bool)
 
-_log: Final = logging.getLogger("elision.manager")
+#: The note of a response without usage.
+_NOTE_NO_USAGE: Final = (
+    "a response was recorded that reports no usage, so costs.billed leaves its call out: give record() the response, "
+    'and of a stream the last chunk (OpenAI chat: with stream_options={"include_usage": True})'
+)
+#: The note of usage for which no log has a call.
+_NOTE_NO_CALL: Final = "usage was recorded while no call was prepared: costs.billed leaves it out"
 
 
-class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
+@partial(document_rows, table=Options)
+class ContextManager:
     """Keep the context of one agent's session small: the messages in, the next request out.
 
     A context manager serves one caller at a time. Others wait, in whichever thread or event loop they are.
 
-    Options, all of them keywords but the first:
+    Options, all of them keywords but the first. The others are in `Advanced`, and what belongs to a strategy is in its
+    text: `"masking(window=5, rules=[rule(tool=plan, keep=true)], budget=budget(reserved=500))"`.
 
-    - `strategy` (default `"masking"`): what may be hidden: a text such as `hybrid(window=10)`, a preset, or a
-      Strategy.
-    - `model` (default `""`): the model's name; its prices, window and rules apply.
-    - `prices` (default `None`): name of a price set or model, or Prices in USD per million tokens; None: the
-      model's own.
-    - `store` (default `"sqlite:"`): a URL or a Store; `sqlite:` is a file in your state folder, `memory:` keeps
-      nothing.
-    - `session` (default `""`): the session's name, at most 400 characters; made up if empty.
-    - `family` (default `""`): name shared by sessions: the one that has the given history continues, whichever
-      process wrote it.
-    - `parent` (default `""`): name of the session that started this one, for a sub-agent.
-    - `dialect` (default `"auto"`): shape of the messages: `openai`, `openai-responses` or `anthropic`; `auto`
-      detects it.
-    - `observations` (default `"auto"`): which messages are results: `tools`, `user` for actions in plain text, or
-      `auto`.
-    - `summarizer` (default `None`): `digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function;
-      None: the digest.
-    - `background` (default `False`): whether the agent continues while a summary is written; above `hard` it
-      waits.
-    - `summary_seconds` (default `120.0`): seconds that a summary may take.
-    - `guards` (default `None`): Guards that say when the run should stop; None: those of the preset.
-    - `token_budget` (default `None`): largest view, in tokens; None: the strategy's budget, else the model's
-      window.
-    - `reserved_for_response` (default `None`): tokens kept for the response; None: the strategy's, which is 1,000
-      by default.
-    - `max_context_pct` (default `None`): share of the budget that may be used, 0 to 1; None: the strategy's, 0.85
-      by default.
-    - `on_event` (default `()`): function, or several, called with the Diagnostics of each call; errors are logged.
-    - `extractors` (default `{}`): glob on the tool's name -> function that says what placeholders tell of its
-      results.
-    - `rules` (default `()`): Rules: which results may be hidden, and after how many turns.
-    - `pin` (default `None`): function of a message; where it returns true, the message is never hidden.
-    - `recall` (default `"auto"`): who offers the recall tools: `auto` adds them to `view.request`, the `caller` offers
-      them itself, `never` turns recall off.
-    - `thinking` (default `"auto"`): how thinking bound to its prefix is treated: `auto`, `defer`, `native`,
-      `drop_block`, `ignore`.
-    - `cache_control` (default `"auto"`): cache breakpoints: `auto` sets them, `gaps` once something is hidden or folded
-      (OpenAI from 5.6 on: both), `client` never.
-    - `cache_ttl` (default `"client"`): how long Anthropic keeps what is cached at Elision's breakpoints: as at those of
-      the `client`, or `1h`.
-    - `write_behind` (default `False`): whether a view that hides nothing new is returned before it is stored;
-      `settle()` stores it.
-    - `shadow` (default `False`): whether requests stay unchanged while everything is decided, priced and recorded.
-    - `over_budget` (default `"raise"`): when no view fits: `raise` BudgetError, or `send` the smallest view.
-    - `on_fault` (default `"send"`): when Elision fails: `send` the request unchanged, or `raise` the error.
-    - `tokens` (default `"o200k"`): how tokens are counted: `o200k`, `cl100k` or `estimate`.
-    - `redaction` (default `Redaction()`): which secrets are kept out of summaries, placeholders and logs.
-    - `clock` (default `time.time`): function that returns the time in seconds since the epoch.
+    {rows}
 
     Raises SpecError, SettingError, PriceError for options without a meaning, StoreError where the store cannot be
     opened.
@@ -109,51 +86,284 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     ) -> None:
         check_positions(type(self).__name__, misplaced)
         check_option_names(options)
-        super().__init__(Options(strategy=strategy, **options))
-        self._closed = False
+        self._open(OpenedSession(Options(strategy=strategy, **options)))
+        for doubt in self._opened.options.list_doubts():
+            self._opened.calls.warn_once(doubt)
+        if "store" not in options:
+            _log.info("session %s is kept in %s; store= keeps it elsewhere", self.session.name, DEFAULT_STORE)
+
+    def _open(self, opened: OpenedSession) -> None:
+        self._opened = opened
+        #: Branch and number of the call whose usage was recorded last.
+        self._recorded = ("", 0)
+        self._session, self._turns = SessionReader(opened), ManualTurns(opened)
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str] | None = None, **options: Any) -> ContextManager:
         """Return a context manager with the settings of the environment and elision.toml.
 
-        options: settings or options, which override those. Raises SettingError, which names the place and the remedy.
+        environment: variables of the settings and of the summarizer's key; the process's own if None.
+        options: settings or options, which override those; of `advanced` what is not a default. Raises SettingError,
+        which names the place and the remedy.
         """
-        from elision.config import KEYS, load_settings, resolve_name  # other callers need none of it
+        from elision.config import KEYS, TypedOption, load_settings, resolve_name  # other callers need none of it
 
         surroundings = os.environ if environment is None else environment
         known = {
             name: value
             for name, value in options.items()
-            if resolve_name(name) in KEYS and isinstance(value, _SETTING_TYPES)
+            if resolve_name(name) in KEYS and isinstance(value, (*_SETTING_TYPES, TypedOption))
         }
-        rest = {name: value for name, value in options.items() if name not in known}
-        return cls.from_settings(load_settings(surroundings, None, **known), surroundings, **rest)
-
-    @classmethod
-    def from_settings(
-        cls, found: Settings, environment: Mapping[str, str] | None = None, **options: Any
-    ) -> ContextManager:
-        """Return a context manager with settings that were read already; `options` override them.
-
-        environment: variables in which the summarizer's key is looked up; the process's own if None.
-        """
+        found = load_settings(surroundings, None, **known)
         writer = None
         if found.is_given("summarizer"):
-            writer = make_summarizer(
-                found.summarizer,
-                environment=os.environ if environment is None else environment,
-                **found.summarizer_options(),
-            )
-        values: dict[str, Any] = {**found.options(), "summarizer": writer, "redaction": found.redaction, **options}
+            writer = make_summarizer(found.summarizer, environment=surroundings, **found.summarizer_options())
+        given = gather_options({**found.options(), "summarizer": writer, "redaction": found.redaction})
+        rest = {name: value for name, value in options.items() if name not in known}
+        rest["advanced"] = given["advanced"].merge(rest.get("advanced", Advanced()))
+        values = given | rest
         return cls(values.pop("strategy"), **values)
 
-    @classmethod
-    def from_checked(cls, options: Options) -> ContextManager:
-        """Return a context manager with options that were checked already."""
-        context = cls.__new__(cls)
-        super().__init__(context, options)
-        context._closed = False
-        return context
+    @property
+    def session(self) -> SessionReader:
+        """The session: its name, recall and search in its raw history, reports and summaries."""
+        return self._session
+
+    @property
+    def turns(self) -> ManualTurns:
+        """The turns, for a loop without a list of messages; `len(context.turns)` counts those of any session."""
+        return self._turns
+
+    def prepare(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
+        admit: AdmissionCheck | None = None,
+    ) -> ContextView:
+        """Return the context of the next call, for `messages` in the provider's own shape.
+
+        tools, system: as the request has them beside the messages (Responses: `instructions`); both are counted.
+        model: the model of this call, if it is not the session's.
+        request: other fields of the body that concern the context (`thinking`, `context_management`, `cache_control`).
+        admit: called first, with the session's turns and costs; may raise LimitError.
+
+        Raises BudgetError, ConflictError, DialectError, and the LimitError of `admit`.
+        """
+        incoming = make_incoming_request(messages, tools, system, request)
+        # A notebook has a loop that is meant to wait.
+        if asyncio._get_running_loop() is not None and "ipykernel" not in sys.modules:
+            self._opened.calls.warn_once(NOTE_BLOCKED_LOOP)
+        if self._opened.has_manual_turns:
+            self._opened.calls.warn_once(NOTE_MIXED)
+        return self._opened.run(self._opened.calls.prepare_view(incoming, model, admit))
+
+    async def prepare_async(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
+        admit: AdmissionCheck | None = None,
+    ) -> ContextView:
+        """Do as `prepare`, with the store and the summarizer off the event loop."""
+        incoming = make_incoming_request(messages, tools, system, request)
+        return await self._opened.run_async(self._opened.calls.prepare_view(incoming, model, admit))
+
+    def call(
+        self,
+        messages: Sequence[Any],
+        *,
+        tools: Any = None,
+        system: Any = None,
+        model: str = "",
+        request: Mapping[str, Any] | None = None,
+        admit: AdmissionCheck | None = None,
+    ) -> AgentCall:
+        """Return one call of the model, for a `with` or an `async with` block, which prepares it.
+
+        Arguments and errors are those of `prepare`:
+
+            with context.call(messages, tools=tools) as call:
+                try:
+                    response = send(**call.view.request)
+                except ProviderError as error:
+                    if not call.retry(error):
+                        raise
+                    response = send(**call.view.request)
+                call.record(response)
+        """
+        incoming = make_incoming_request(messages, tools, system, request)
+        return AgentCall(
+            CallActions(
+                prepare=lambda: self._opened.run(self._prepare_call(incoming, model, admit)),
+                prepare_async=lambda: self._opened.run_async(self._prepare_call(incoming, model, admit)),
+                record=self._record_call,
+                note_overflow=self._note_overflow,
+            )
+        )
+
+    def compact(self, *, summary: bool = False) -> None:
+        """Have the next call hide all that the strategy allows, whether or not the schedule finds that it pays.
+
+        summary: have it also replace all turns but the strategy's tail by one summary, however few they are. A note of
+        the diagnostics says why where none was made: no turn outside the tail, a failed summary, too little to shorten.
+
+        Raises SpecError for `summary=True` with a strategy that makes no summaries, such as masking.
+        """
+        if summary and self._opened.preparer.logs.strategy.make_trigger() is None:
+            raise SpecError(
+                f"compact(summary=True): {self._opened.preparer.logs.strategy.name} makes no summaries; "
+                "choose a strategy that does, such as hybrid, or call compact()"
+            )
+        self._opened.preparer.request_compaction(summary=summary)
+
+    def keep(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> Costs:
+        """Store a whole conversation, its last answer included. Nothing is hidden, and no view is made.
+
+        For the end of a run: `prepare` takes trailing messages of the assistant for the beginning of an answer.
+        Returns what the session cost, in USD, that answer included. Raises ConflictError, DialectError, StoreError.
+        """
+        return self._opened.run(self._store_messages(make_incoming_request(messages, tools, system)))
+
+    def record(self, usage: Any, *, call: int = 0, branch: str = "") -> None:
+        """Record the usage that the provider reported for the newest call.
+
+        usage: the provider's `usage`, or a response that has one; of a stream the last chunk, or the final message.
+               Where a response has none, the next diagnostics note it, once.
+        call, branch: of an earlier call whose answer came late, as in its diagnostics. Ignored where the messages
+               continue another branch since.
+
+        It is stored with the next call, by `settle`, or when the session is closed. Raises DialectError for what can
+        report no usage, such as a text or the stream itself.
+        """
+        found = find_usage(usage)
+        self._opened.calls.awaits_response = False
+        self._opened.calls.think_time.finish()
+        at_hand = self._opened.preparer.branch
+        if found is None:
+            self._opened.calls.warn_once(_NOTE_NO_USAGE)
+            return
+        if at_hand is None or at_hand.log.newest_call is None:
+            self._opened.calls.warn_once(_NOTE_NO_CALL)
+            return
+        if branch not in ("", at_hand.key):
+            return
+        # Other processes may have made calls since then.
+        known = at_hand.log.state.calls
+        of_call = min(call or self._opened.calls.newest_call, known) or known
+        if not call and self._recorded == (at_hand.key, of_call):
+            self._opened.calls.warn_once(NOTE_RECORDED_TWICE)
+        self._recorded = (at_hand.key, of_call)
+        at_hand.log.record_event(UsageReported(call=of_call, usage=found))
+
+    def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
+        view = yield from self._opened.calls.prepare_view(incoming, model, admit)
+        return PreparedCall(view, self._opened.preparer.branch, self._opened.calls.newest_call)
+
+    def _record_call(self, usage: Any, call: PreparedCall) -> None:
+        """Record the usage of `call`, also where the messages continue another branch since."""
+        found = find_usage(usage)
+        at_hand = self._opened.preparer.branch
+        if found is None:
+            self.record(None)
+        elif call.branch is None:
+            self._opened.calls.awaits_response = False
+            self._opened.calls.warn_once(_NOTE_NO_CALL)
+        elif at_hand is not None and at_hand.key == call.branch.key:
+            self.record(found, call=call.number)
+        else:
+            self._opened.calls.awaits_response = False
+            self._opened.calls.late_reports.append((call.branch, UsageReported(call=call.number, usage=found)))
+
+    def _note_overflow(self, error: BaseException) -> bool:
+        """Return whether `error` says that the prompt was too long, and make the next view shorter then.
+
+        Where the error names no limit, the next view hides all that the strategy allows.
+        """
+        if self.overflowed(error):
+            return True
+        if signals.parse_overflow(_find_error_body(error)) is None:
+            return False
+        self._opened.preparer.request_compaction(summary=False)
+        return True
+
+    def overflowed(self, error: object) -> bool:
+        """Return whether `error`, an exception or its text, says that the prompt was too long.
+
+        If it does, the model's window is known from then on: prepare the same messages again.
+        """
+        self._opened.calls.awaits_response = False
+        self._opened.calls.think_time.finish()
+        found = signals.parse_overflow(_find_error_body(error))
+        branch = self._opened.preparer.branch
+        if found is None or found.limit is None or branch is None:
+            return False
+        branch.log.record_event(
+            WindowLearned(call=branch.log.state.calls, window=found.limit, tokens=found.tokens or 0)
+        )
+        return True
+
+    def _store_messages(self, incoming: IncomingRequest) -> Steps[Costs]:
+        follower = self._opened.preparer.follower
+        # Trailing messages of the assistant are the end of the run, and not the beginning of an answer.
+        call = replace(follower.read_call(incoming, ""), request=incoming)
+        yield LeaveLoop(partial(follower.choose_place, incoming))
+        yield from follower.load_news()
+        yield from follower.follow_history(call)
+        assert follower.branch is not None
+        yield from self._opened.preparer.writer.write_branch(follower.branch)
+        return compute_costs(follower.branch.log, self._opened.calls.open_ledger(follower.branch))
+
+    def tool_definitions(self, dialect: str = "") -> list[dict[str, Any]]:
+        """Return the recall tools for the agent's `tools`, the same bytes every time.
+
+        dialect: shape of the definitions; the session's own if "".
+        """
+        named = dialect or self._opened.options.advanced.dialect
+        branch = self._opened.preparer.branch
+        if named == "auto" and branch and branch.history:
+            named = branch.history.dialect.name
+        return define_recall_tools(find_provider_or_default(named).name)
+
+    def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
+        """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
+        if name not in RECALL_TOOLS:
+            return None
+        return self._opened.run(answer_tool_call(self._opened, name, arguments))
+
+    async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
+        """Do as `handle_tool_call`, off the event loop. Other callers wait until it has ended."""
+        if name not in RECALL_TOOLS:
+            return None
+        return await self._opened.run_async(answer_tool_call(self._opened, name, arguments))
+
+    def settle(self) -> Fault | None:
+        """Write the unsaved records: those of a view that was returned before it was stored, and what was recorded.
+
+        Returns what failed, None where nothing did; the next call tries again. Never raises.
+        """
+        return self._opened.settle()
+
+    def close(self) -> None:
+        """Write the unsaved records, and close the store if it was opened here. A second call does nothing."""
+        self._opened.close()
+
+    def __reduce__(self) -> Never:
+        raise TypeError("a ContextManager is neither pickled nor copied: open its session again by its name and store")
+
+    def __str__(self) -> str:
+        if self._opened.preparer.branch is None:
+            return f"session {self.session.name!r}: no call yet"
+        return self.session.report().describe()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} session={self.session.name!r} turns={len(self.turns)}>"
 
     def __enter__(self) -> Self:
         return self
@@ -171,28 +381,19 @@ class ContextManager(Calls, ManualTurns, Recall, Reports, Exchanges):
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def close(self) -> None:
-        """Write the unsaved records, and close the store if it was opened here. A second call does nothing."""
-        with self._enter():
-            if self._closed:
-                return
-            self._closed = True
-            self._summary_runner.close()
-            try:
-                fault = self._run(self._calls.settle())
-                if fault is not None:
-                    _log.error("session %s: its last records could not be written: %s", self.session, fault.what)
-            finally:
-                if self._owns_store:
-                    self._store.close()
 
-    def settle(self) -> Fault | None:
-        """Write the unsaved records: those of a view that was returned before it was stored, and what was recorded.
+def manage_session(opened: OpenedSession) -> ContextManager:
+    """Return the context manager of a session that was opened already, for the pool and the gateway."""
+    context = ContextManager.__new__(ContextManager)
+    context._open(opened)
+    return context
 
-        Returns what failed, None where nothing did; the next call tries again. Never raises.
-        """
-        return self._run(self._calls.settle())
 
-    async def settle_async(self) -> Fault | None:
-        """Do as `settle`, with the store off the event loop. Raises only CancelledError."""
-        return await self._run_async(self._calls.settle())
+def _find_error_body(error: object) -> object:
+    """Return the body that a provider's package keeps of an error, else the error's text."""
+    body = getattr(error, "body", None)
+    if body is not None:
+        return convert_to_json(body)
+    if isinstance(error, Mapping):
+        return error
+    return str(error)

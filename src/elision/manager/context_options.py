@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import inspect
 import re
-import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
 from elision.errors import PriceError, SettingError, SpecError
-from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
-from elision.providers.provider import Api
+from elision.manager.advanced_options import (
+    ADVANCED_NAMES,
+    CACHE_NAMES,
+    FLAG,
+    NAME,
+    Advanced,
+    CacheControl,
+    accept_callable,
+    accept_choice,
+    accept_type,
+    check_not_async,
+    check_rows,
+    is_name,
+    make_row,
+    read_default,
+)
 from elision.stores.store import Store
 from elision.stores.store_urls import DEFAULT_STORE
 from elision.strategies.budget import Budget
-from elision.strategies.extractors.outcome import Extractor
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
+from elision.strategies.masking import Masking
 from elision.strategies.presets import PRESET_GUARDS
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
@@ -36,68 +49,57 @@ from elision.trajectory.price_lookup import (
 )
 from elision.trajectory.prices import Prices
 from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL
-from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.text_protocol import ObservationRole
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
 SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]
 #: Told of every pass.
 Listener: TypeAlias = Callable[[Diagnostics], None]
-#: Whether a message, as JSON, must never be hidden.
-Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
-DialectName: TypeAlias = Literal["auto", Api]
-CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
-#: How long the cache entries live that are written at our breakpoints.
-CacheTtl: TypeAlias = Literal["client", "1h"]
 #: Who offers the recall tools: Elision in the request that it returns, the caller, or nobody.
 RecallOffer: TypeAlias = Literal["auto", "caller", "never"]
-OverBudget: TypeAlias = Literal["raise", "send"]
-OnFault: TypeAlias = Literal["send", "raise"]
 
 _Constructor = TypeVar("_Constructor", bound=Callable[..., None])
-#: Whether a value is right, and what to give otherwise.
-_Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
 #: Turns for which what the agent recalled stays, whatever the strategy's window.
 RECALLED_WINDOW_TURNS = 10
 
 #: Prices of a model that nobody named: Anthropic's usual rates, so that a cache counts.
 _DEFAULT_PRICES = "anthropic"
+#: How keys of branches end: a session of that name would meet one.
+_BRANCH: Final = re.compile(r"~[0-9]{1,9}\Z")
+#: What the documents call options of a strategy's budget, and their names there.
+_BUDGET_NAMES: Final = {"reserved_for_response": "reserved", "max_context_pct": "max_context_pct"}
+
+
+def is_session_name(value: Any) -> bool:
+    return is_name(value) and _BRANCH.search(value) is None
+
+
+def _is_store(value: Any) -> bool:
+    # What it is must not be asked of a store: one that fails says so at every question.
+    if isinstance(value, str):
+        return True
+    known = hasattr(type(value), "append") or hasattr(type(value), "__getattr__")
+    return known and not isinstance(value, Sequence | bytearray)
+
+
+def _is_token_count(value: Any) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1)
 
 
 class ContextOptions(TypedDict, total=False):
-    """The keyword options of `ContextManager`, which documents each with its unit and its default."""
+    """The keyword options of `ContextManager` for type checkers, which cannot read them from `Options`."""
 
     model: str
-    prices: str | Prices | None
     store: str | Store
     session: str
-    family: str
-    parent: str
-    dialect: DialectName
-    observations: ObservationRole
     summarizer: str | SummaryWriter | None
-    background: bool
-    summary_seconds: float
-    guards: Guards | None
     token_budget: int | None
-    reserved_for_response: int | None
-    max_context_pct: float | None
-    on_event: Listener | Sequence[Listener]
-    extractors: Mapping[str, Extractor]
-    rules: Sequence[Rule]
-    pin: Pin | None
     recall: RecallOffer
-    thinking: str
-    cache_control: CacheControl
-    cache_ttl: CacheTtl
-    write_behind: bool
     shadow: bool
-    over_budget: OverBudget
-    on_fault: OnFault
-    tokens: str
-    redaction: Redaction
-    clock: Callable[[], float]
+    on_event: Listener | Sequence[Listener]
+    prices: str | Prices | None
+    guards: Guards | None
+    advanced: Advanced
 
 
 def check_positions(own: str, misplaced: Sequence[object]) -> None:
@@ -111,70 +113,104 @@ def check_positions(own: str, misplaced: Sequence[object]) -> None:
 
 
 def check_option_names(names: Iterable[str]) -> None:
-    """Raises SettingError where one of `names` is no option."""
+    """Raise SettingError where one of `names` is not an option; the error says where it belongs."""
     for name in names:
         if name not in ContextOptions.__annotations__:
-            near = get_close_matches(name, ContextOptions.__annotations__, 1)
-            if near:
-                meant = f"{near[0]!r} is meant"
-            else:
-                meant = "what refines a strategy stands in its text: masking(window=10)"
-            raise SettingError(f"there is no option {name!r}; perhaps {meant}")
+            raise SettingError(f"there is no option {name!r}; {_find_place(name)}")
+
+
+def _find_place(name: str) -> str:
+    """Return where to write what was given as the option `name`."""
+    if name in ADVANCED_NAMES:
+        return f"write advanced=Advanced({name}=...)"
+    if name in CACHE_NAMES:
+        return f"write advanced=Advanced(cache=Cache({CACHE_NAMES[name]}=...))"
+    if name in _BUDGET_NAMES:
+        return f'put it in the strategy: "masking(budget=budget({_BUDGET_NAMES[name]}=...))"'
+    if any(name == row.name for row in fields(Masking)):
+        return f'put it in the strategy: "masking({name}=...)"'
+    known = [*ContextOptions.__annotations__, *ADVANCED_NAMES]
+    near = get_close_matches(name, known, 1)
+    if near:
+        place = f" It is in advanced=Advanced({near[0]}=...)" if near[0] in ADVANCED_NAMES else ""
+        return f"did you mean {near[0]}?{place}"
+    return f"there are: {', '.join(ContextOptions.__annotations__)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one context manager, checked. `ContextManager` documents each with its unit and its default."""
+    """The options of one context manager, checked: the rows of the table, and what only the gateway sets.
 
-    strategy: str | Strategy = "masking"
-    model: str = ""
-    prices: str | Prices | None = None
-    store: str | Store = DEFAULT_STORE
-    session: str = ""
-    family: str = ""
-    parent: str = ""
-    dialect: DialectName = "auto"
-    observations: ObservationRole = "auto"
-    summarizer: str | SummaryWriter | None = None
-    background: bool = False
-    summary_seconds: float = 120.0
-    guards: Guards | None = None
-    token_budget: int | None = None
-    reserved_for_response: int | None = None
-    max_context_pct: float | None = None
-    on_event: Listener | Sequence[Listener] = ()
-    extractors: Mapping[str, Extractor] = field(default_factory=dict)
-    rules: Sequence[Rule] = ()
-    pin: Pin | None = None
-    recall: RecallOffer = "auto"
-    thinking: str = AUTO_POLICY
-    cache_control: CacheControl = "auto"
-    cache_ttl: CacheTtl = "client"
+    write_behind: whether a view that hides nothing new is returned before it is stored.
+    """
+
+    strategy: str | Strategy = make_row(
+        "masking",
+        "what may be hidden: a text such as `hybrid(window=10)`, a preset, or a Strategy",
+        (lambda value: True, ""),
+    )
+    model: str = make_row(
+        "", "the model's name; its prices, window and rules apply", accept_type("the model's name", str)
+    )
+    store: str | Store = make_row(
+        DEFAULT_STORE,
+        "a URL or a Store; `sqlite:` is a file in your state folder, `memory:` keeps nothing",
+        (_is_store, "a URL such as sqlite:///agent.db (`memory:` keeps nothing), or a Store"),
+    )
+    session: str = make_row(
+        "",
+        "the session's name, at most 400 characters; made up if empty",
+        (is_session_name, f"{NAME[1]}, not ending in ~ and a number as branches do"),
+    )
+    summarizer: str | SummaryWriter | None = make_row(
+        None,
+        "`digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function of a SummaryRequest; None: the "
+        "digest",
+        accept_callable("a text such as anthropic:MODEL, or a function of a request", str, type(None)),
+    )
+    token_budget: int | None = make_row(
+        None,
+        "largest view, in tokens; None: the strategy's budget, else the model's window",
+        (_is_token_count, "tokens, 1 or more"),
+    )
+    recall: RecallOffer = make_row(
+        "auto",
+        "who offers the recall tools: `auto` adds them to `view.request`, the `caller` offers them itself, `never` "
+        "turns recall off",
+        accept_choice(*get_args(RecallOffer)),
+    )
+    shadow: bool = make_row(
+        False, "whether requests stay unchanged while everything is decided, priced and recorded", FLAG
+    )
+    on_event: Listener | Sequence[Listener] = make_row(
+        (),
+        "function, or several, called with the Diagnostics of each call; errors are logged",
+        # They are gone through at every call, which an iterator survives once.
+        (lambda value: callable(value) or isinstance(value, Collection), "a function, or several"),
+    )
+    prices: str | Prices | None = make_row(
+        None,
+        "name of a price set or model, or Prices in USD per million tokens; None: the model's own",
+        accept_type(
+            "the name of a set or of a model, or elision.trajectory.prices.Prices(...)", str, Prices, type(None)
+        ),
+    )
+    guards: Guards | None = make_row(
+        None,
+        "Guards that say when the run should stop; None: those of the preset",
+        accept_type("elision.Guards(...)", Guards, type(None)),
+    )
+    advanced: Advanced = make_row(Advanced(), "what few programs set", accept_type("elision.Advanced(...)", Advanced))
     write_behind: bool = False
-    shadow: bool = False
-    over_budget: OverBudget = "raise"
-    on_fault: OnFault = "send"
-    tokens: str = "o200k"
-    redaction: Redaction = DEFAULT
-    clock: Callable[[], float] = time.time
     #: The strategy with everything that refines it.
     effective_strategy: Strategy = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, valid, wanted in _CHECKS:
-            value = getattr(self, name)
-            if not valid(value):
-                raise SettingError(f"{name}={_describe_value(value)}: give {wanted}")
-        for rule in self.rules:
-            if not isinstance(rule, Rule):
-                raise SettingError(f"rules: {type(rule).__name__} among them; give elision.Rule(...)")
+        check_rows(self)
         for listener in self.listeners:
             if not callable(listener):
                 raise SettingError(f"on_event: {type(listener).__name__} among them; give functions")
-        for tools, extractor in self.extractors.items():
-            if not isinstance(tools, str) or not callable(extractor):
-                raise SettingError(f"extractors[{tools!r}]: give a function under a glob on the tool's name")
-        self._check_none_is_async()
+            check_not_async("on_event", listener)
         if not isinstance(self.strategy, str | Strategy):
             raise SpecError(
                 f"a strategy is a text such as masking(window=10) or a Strategy, not {type(self.strategy).__name__}"
@@ -184,22 +220,13 @@ class Options:
         self._check_room()
 
     def for_session(self, session: str, family: str, summarizer: SummaryWriter) -> Options:
-        """Return these options for another session. They are not checked again."""
+        """Return these options for another session. Their strategy is not built again."""
         made = object.__new__(Options)
-        own = {"session": session, "family": family, "summarizer": summarizer}
+        advanced = replace(self.advanced, family=family)
+        own = {"session": session, "advanced": advanced, "summarizer": summarizer}
         for name in Options.__slots__:
             object.__setattr__(made, name, own[name] if name in own else getattr(self, name))
         return made
-
-    def _check_none_is_async(self) -> None:
-        """Raise SettingError for an async function: nobody awaits it, and what it returns would count as a yes."""
-        given: list[tuple[str, Any]] = [("clock", self.clock), *(("on_event", each) for each in self.listeners)]
-        given += [(f"extractors[{tools!r}]", each) for tools, each in self.extractors.items()]
-        if self.pin is not None:
-            given.append(("pin", self.pin))
-        for name, function in given:
-            if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-                raise SettingError(f"{name}: an async function, which is not awaited here; give a plain one")
 
     def _check_room(self) -> None:
         """Raise SpecError for a budget in which no prompt has room: every pass would fail on it."""
@@ -214,12 +241,18 @@ class Options:
                 whose = f"budget={strategy.budget.tokens}"
             else:
                 whose = f"the window of {prices.name!r}"
-            raise SpecError(f"{whose}: {error}; give a larger budget, or a smaller reserved_for_response") from None
+            smaller = 'reserve less: "masking(budget=budget(reserved=500))"'
+            raise SpecError(f"{whose}: {error}; give a larger budget, or {smaller}") from None
 
     @property
     def is_shared(self) -> bool:
         """Whether other processes may write to the same sessions, which is no error then."""
-        return bool(self.family) or self.write_behind
+        return bool(self.advanced.family) or self.write_behind
+
+    @property
+    def cache_control(self) -> CacheControl:
+        """Who sets cache breakpoints."""
+        return self.advanced.cache.control or "auto"
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -241,7 +274,7 @@ class Options:
     def extractor_table(self) -> Extractors:
         """The user's extractors in front of the built-in ones."""
         table = BUILT_IN
-        for tools, extractor in self.extractors.items():
+        for tools, extractor in self.advanced.extractors.items():
             table = table.register(extractor, tools=(tools,))
         return table
 
@@ -277,6 +310,19 @@ class Options:
             return f"no prices are known for {model[:80]}{names}: {usual}"
         return ""
 
+    def list_doubts(self) -> list[str]:
+        """Return a note for each option that is set and has no effect."""
+        doubts = []
+        name, window = self.effective_strategy.name, self.find_prices().window
+        if self.summarizer is not None and self.effective_strategy.make_trigger() is None:
+            doubts.append(f"summarizer is set, and {name} makes no summaries: choose hybrid, or leave it out")
+        if self.token_budget is not None and window is not None and self.token_budget > window:
+            doubts.append(
+                f"token_budget={self.token_budget} is more than the window of {self.model}, {window} tokens, which "
+                "counts: give less, or leave it out"
+            )
+        return doubts
+
     def _build_strategy(self) -> Strategy:
         """Return the effective strategy. Raises SpecError."""
         strategy = parse_strategy(self.strategy) if isinstance(self.strategy, str) else self.strategy
@@ -286,12 +332,15 @@ class Options:
             for tool in (RECALL_TOOL, SEARCH_TOOL)
             if self.recall != "never"
         )
-        rules = (*self.rules, *own, *strategy.rules)
+        rules = (*own, *strategy.rules)
         handles = strategy.handles and self.recall != "never"
+        budget = strategy.budget
+        if self.token_budget is not None:
+            budget = replace(budget or Budget(), tokens=self.token_budget)
         changed = replace(
             strategy,
             handles=handles,
-            budget=self._refine_budget(strategy.budget),
+            budget=budget,
             schedule=self._limit_schedule(strategy.schedule),
         )
         if changed.can_hide or changed.fold:
@@ -305,15 +354,6 @@ class Options:
             return CacheAwareSchedule(max_turns=limit)
         return schedule
 
-    def _refine_budget(self, budget: Budget | None) -> Budget | None:
-        options = {
-            "tokens": self.token_budget,
-            "reserved": self.reserved_for_response,
-            "max_context_pct": self.max_context_pct,
-        }
-        given = {name: value for name, value in options.items() if value is not None}
-        return replace(budget or Budget(), **given) if given else budget  # type: ignore[arg-type]
-
 
 def describe_without_recall_rules(strategy: Strategy) -> str:
     """Return a strategy as text, without the rules that `Options` adds for the recall tools."""
@@ -325,116 +365,12 @@ def show_option_signature(constructor: _Constructor) -> _Constructor:
     """Give `constructor`, which takes `**options`, a signature that lists every option, for `help` and editors."""
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter("self", positional)]
-    for option in fields(Options):
-        if not option.init:
-            continue
-        default = option.default
-        if option.default_factory is not MISSING:
-            default = option.default_factory()
-        kind = positional if option.name == "strategy" else inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(option.name, kind, default=default, annotation=option.type))
+    for row in fields(Options):
+        if row.metadata:
+            kind = positional if row.name == "strategy" else inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(row.name, kind, default=read_default(row), annotation=row.type))
     constructor.__signature__ = inspect.Signature(parameters, return_annotation="None")  # type: ignore[attr-defined]
     return constructor
-
-
-def _accept_choice(*names: str) -> _Check:
-    return (lambda value: isinstance(value, str) and value in names), f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _accept_type(wanted: str, *kinds: type) -> _Check:
-    return (lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))), wanted
-
-
-def _is_callable_or(*kinds: type) -> Callable[[Any], bool]:
-    return lambda value: callable(value) or isinstance(value, kinds)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and "\n" not in value and len(value) <= 400
-
-
-def is_session_name(value: Any) -> bool:
-    return _is_name(value) and _BRANCH.search(value) is None
-
-
-def _is_store(value: Any) -> bool:
-    # What it is must not be asked of a store: one that fails says so at every question.
-    if isinstance(value, str):
-        return True
-    known = hasattr(type(value), "append") or hasattr(type(value), "__getattr__")
-    return known and not isinstance(value, Sequence | bytearray)
-
-
-def _is_listeners(value: Any) -> bool:
-    # They are gone through at every pass, which an iterator survives once.
-    return callable(value) or isinstance(value, Collection)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _is_token_count(least: int) -> Callable[[Any], bool]:
-    return lambda value: value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
-
-
-_NAME: Final = (_is_name, "one line of at most 400 characters")
-#: How keys of branches end: a session of that name would meet one.
-_BRANCH: Final = re.compile(r"~[0-9]{1,9}\Z")
-_FLAG: Final = _accept_type("True or False", bool)
-#: What each option must be: it would fail in every pass otherwise, where it only means that requests go out as they
-#: came.
-_CHECKS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("model", *_accept_type("the model's name", str)),
-    ("prices", *_accept_type("the name of a set or of a model, or elision.Prices(...)", str, Prices, type(None))),
-    ("store", _is_store, "a URL (`memory:` keeps nothing) or a Store"),
-    ("session", is_session_name, f"{_NAME[1]}, not ending in ~ and a number as branches do"),
-    ("family", *_NAME),
-    ("parent", *_NAME),
-    ("dialect", *_accept_choice(*get_args(DialectName))),
-    ("observations", *_accept_choice(*get_args(ObservationRole))),
-    ("summarizer", _is_callable_or(str, type(None)), "a text such as anthropic:MODEL, or a function of a request"),
-    ("background", *_FLAG),
-    ("summary_seconds", lambda value: _is_number(value) and value > 0, "seconds, above 0"),
-    ("guards", *_accept_type("elision.Guards(...)", Guards, type(None))),
-    ("token_budget", _is_token_count(1), "tokens, 1 or more"),
-    ("reserved_for_response", _is_token_count(0), "tokens, 0 or more"),
-    (
-        "max_context_pct",
-        lambda value: value is None or (_is_number(value) and 0 < value <= 1),
-        "a share above 0, up to 1",
-    ),
-    ("on_event", _is_listeners, "a function, or several"),
-    ("extractors", *_accept_type("a mapping of globs on the tool's name to functions", Mapping)),
-    (
-        "rules",
-        lambda value: isinstance(value, Collection) and not isinstance(value, str),
-        "a list of elision.Rule(...)",
-    ),
-    ("pin", _is_callable_or(type(None)), "a function of a message"),
-    ("recall", *_accept_choice(*get_args(RecallOffer))),
-    ("thinking", *_accept_choice(AUTO_POLICY, *THINKING_POLICIES)),
-    ("cache_control", *_accept_choice(*get_args(CacheControl))),
-    ("cache_ttl", *_accept_choice(*get_args(CacheTtl))),
-    ("write_behind", *_FLAG),
-    ("shadow", *_FLAG),
-    ("over_budget", *_accept_choice(*get_args(OverBudget))),
-    ("on_fault", *_accept_choice(*get_args(OnFault))),
-    ("tokens", *_accept_type("the name of a counter", str)),
-    ("redaction", *_accept_type("a Redaction", Redaction)),
-    ("clock", callable, "a function that returns seconds since the epoch"),
-)
-
-
-def _describe_value(value: Any) -> str:
-    """A value in an error: texts and numbers themselves, of others the type."""
-    if isinstance(value, str | int | float):
-        return repr(value)[:60]
-    return type(value).__name__
 
 
 def _find_prices_named(name: str) -> Prices:

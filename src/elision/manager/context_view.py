@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, overload
 
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.manager.prompt_text import PromptSource, render_messages, render_prompt
@@ -12,6 +12,27 @@ from elision.manager.recall_tools import SentParts
 from elision.manager.think_time import Deferred
 from elision.providers.provider_table import find_provider
 from elision.telemetry.diagnostics import Costs, Diagnostics
+from elision.telemetry.notebook_display import draw_value
+
+if TYPE_CHECKING:
+
+    class RequestFields(dict[str, Never]):
+        """The dict of `view.request` for type checkers: `create(**view.request)` keeps the type of its response.
+
+        Which overload of a provider's method is called cannot depend on values that fit anywhere, as `Any` does: the
+        response would be unknown. Values of no type fit each parameter, and leave the choice to the other arguments.
+        """
+
+        @overload
+        def __getitem__(self, key: Literal["messages", "input", "contents"]) -> list[Any]: ...  # type: ignore[overload-overlap]
+        @overload
+        def __getitem__(self, key: Literal["system", "instructions", "tools", "config"]) -> Any: ...
+        @overload
+        def __getitem__(self, key: str) -> Never: ...
+        def __getitem__(self, key: str) -> Any: ...
+
+else:
+    RequestFields = dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +71,12 @@ class ContextView:
     def __repr__(self) -> str:
         parts = {"dialect": self.dialect, "diagnostics": self.diagnostics, "extra": self.extra, "betas": self.betas}
         return f"ContextView({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
+
+    def __str__(self) -> str:
+        return self.diagnostics.describe()
+
+    def _repr_html_(self) -> str:
+        return draw_value(self.diagnostics)
 
     @property
     def diagnostics(self) -> Diagnostics:
@@ -116,10 +143,17 @@ class ContextView:
         return bool(self.sent.added_tools)
 
     @property
-    def request(self) -> dict[str, Any]:
-        """Keyword arguments for the provider's package: the messages under their name, and the other parts given."""
+    def request(self) -> RequestFields:
+        """Keyword arguments for the provider's package: the messages under their name, and the other parts given.
+
+        Where an API has no field for the system prompt, it is the first message.
+        """
         provider = find_provider(self.dialect)
         # No provider takes an empty list of tools.
-        given = {provider.system_field or "system": self.system, "tools": self.tools or None}
-        kept = {name: value for name, value in given.items() if value is not None}
-        return {provider.list_field: self.messages, **kept, **self.extra}
+        given = {provider.system_field: self.system, "tools": self.tools or None}
+        kept = {name: value for name, value in given.items() if name and value is not None}
+        messages = self.messages
+        if self.system is not None and not provider.system_field:
+            messages = [{"role": "system", "content": self.system}, *messages]
+        fields: Any = {provider.list_field: messages, **kept, **self.extra}
+        return RequestFields(fields)

@@ -19,63 +19,64 @@ from elision.trajectory.events import Event, RecallExchanged
 _MAX_BRANCHES: Final = 16
 
 
-class Exchanges(OpenedSession):
-    """The exchanges of a context manager's session: recorded with it, and found again."""
+class Exchanges:
+    """The exchanges of a session: recorded with it, and found again."""
 
-    def record_exchange(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
+    def __init__(self, opened: OpenedSession) -> None:
+        self._opened = opened
+
+    def record(self, *, node: str, messages: Sequence[str], results: Sequence[str] = ()) -> bool:
         """Record the messages that the provider was sent in place of one message of the client; see `RecallExchanged`.
 
         They are durable with the next write. Returns False where there is no session to record them in.
         """
-        branch = self._preparer.branch
+        branch = self._opened.preparer.branch
         if branch is None:
             return False
-        self._calls.think_time.finish()
+        self._opened.calls.think_time.finish()
         call = branch.log.state.calls
         branch.log.record_event(RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results)))
         return True
 
-    def exchanges(self) -> list[RecallExchanged]:
-        """Return what `record_exchange` recorded in the present history, oldest first; a fork has what it shares."""
-        branch = self._preparer.branch
+    def list_events(self) -> list[RecallExchanged]:
+        """Return what `record` recorded in the present history, oldest first; a fork has what it shares."""
+        branch = self._opened.preparer.branch
         if branch is None:
             return []
         return _select_exchanges(branch.log.events)
 
-    async def heard_exchanges_async(self) -> list[RecallExchanged]:
-        """Do as `exchanges`, after the records of other processes were read where the log is shared (`family`).
+    async def reload_async(self) -> list[RecallExchanged]:
+        """Do as `list_events`, after the records of other processes were read where the log is shared (`family`).
 
         Raises ConflictError.
         """
-        return await self._run_async(self._load_exchanges())
+        return await self._opened.run_async(self._load_exchanges())
 
-    def recorded_exchanges(
-        self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
-    ) -> list[RecallExchanged]:
+    def find_stored(self, messages: Sequence[Any], *, tools: Any = None, system: Any = None) -> list[RecallExchanged]:
         """Return the exchanges of the stored session that begins like `messages`; [] if none does.
 
         The present history stays. Where two exchanges have the same `node`, the later one counts. Raises DialectError,
         StoreError.
         """
-        return self._run(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
+        return self._opened.run(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
 
-    async def recorded_exchanges_async(
+    async def find_stored_async(
         self, messages: Sequence[Any], *, tools: Any = None, system: Any = None
     ) -> list[RecallExchanged]:
-        """Do as `recorded_exchanges`, with the store off the event loop."""
-        return await self._run_async(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
+        """Do as `find_stored`, with the store off the event loop."""
+        return await self._opened.run_async(self._find_stored_exchanges(make_incoming_request(messages, tools, system)))
 
     def _load_exchanges(self) -> Steps[list[RecallExchanged]]:
-        yield from self._preparer.follower.load_news()
-        return self.exchanges()
+        yield from self._opened.preparer.follower.load_news()
+        return self.list_events()
 
     def _find_stored_exchanges(self, incoming: IncomingRequest) -> Steps[list[RecallExchanged]]:
-        follower = self._preparer.follower
+        follower = self._opened.preparer.follower
         call = follower.read_call(incoming, "")
         yield LeaveLoop(partial(follower.choose_place, call.request))
         history = follower.read_history(call)
-        family = self.options.family or self._preparer.session
-        found: list[RecallExchanged] = yield StoreCall(lambda: _find_in_store(self._store, family, history))
+        family = self._opened.options.advanced.family or self._opened.preparer.session
+        found: list[RecallExchanged] = yield StoreCall(lambda: _find_in_store(self._opened.store, family, history))
         return found
 
 

@@ -34,7 +34,7 @@ class FaultReports:
             cause = error
             error = CorruptError(name_check_command(str(cause)))
             error.__cause__ = cause
-        if self.options.on_fault == "raise" and kind != "budget":
+        if self.options.advanced.on_fault == "raise" and kind != "budget":
             raise error
         fault = self._make_fault(kind, error, then)
         if fault not in self.faults:
@@ -45,7 +45,7 @@ class FaultReports:
         return self._log_fault(self._make_fault(kind, error))
 
     def _make_fault(self, kind: FaultKind, error: Exception, then: str = "") -> Fault:
-        what = self.options.redaction.redact_text("; ".join(filter(None, (words_of_error(error), then))))
+        what = self.options.advanced.redaction.redact_text("; ".join(filter(None, (words_of_error(error), then))))
         cause: BaseException = error
         if isinstance(error, CallbackError) and error.__cause__:
             cause = error.__cause__

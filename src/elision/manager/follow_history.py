@@ -139,9 +139,9 @@ class HistoryFollower:
         dialect = self._find_dialect(request, model)
         found = find_capabilities(model)
         if find_provider(dialect.name).checks_thinking:
-            thinking = choose_thinking_policy(found, self.options.thinking)
+            thinking = choose_thinking_policy(found, self.options.advanced.thinking)
         else:
-            thinking = choose_policy_elsewhere(found, self.options.thinking)
+            thinking = choose_policy_elsewhere(found, self.options.advanced.thinking)
         request = replace(request, end=find_history_end(dialect, request.messages))
         return IncomingCall(request, model, dialect, found, thinking)
 
@@ -151,9 +151,9 @@ class HistoryFollower:
         A framework that goes on with another provider's model gives the whole history in that one's shape: the tools
         show it.
         """
-        if self.options.dialect != "auto":
+        if self.options.advanced.dialect != "auto":
             self._check_dialect(request)
-            return find_provider(self.options.dialect).live
+            return find_provider(self.options.advanced.dialect).live
         before, self._tools_provider = self._tools_provider, find_tools_provider(request.tools)
         known = self.branch.history if self.branch else None
         if known is not None and before is not None and self._tools_provider not in (before, None):
@@ -184,7 +184,7 @@ class HistoryFollower:
         # The gateway knows the API by the path.
         if self._is_dialect_settled or any(isinstance(message, ParsedMessage) for message in new):
             return
-        chosen = find_provider(self.options.dialect)
+        chosen = find_provider(self.options.advanced.dialect)
         note = describe_wrong_dialect(new, chosen)
         self._is_dialect_settled = bool(note) or find_message_provider(new, chosen) is not None
         if note:
@@ -199,8 +199,10 @@ class HistoryFollower:
         return history
 
     def _make_history(self, call: IncomingCall) -> History:
-        seed = (self.options.family or self._session).encode("utf-8", "surrogatepass")
-        return History(call.dialect, seed, observations=self.options.observations, tools=bool(call.request.tools))
+        seed = (self.options.advanced.family or self._session).encode("utf-8", "surrogatepass")
+        return History(
+            call.dialect, seed, observations=self.options.advanced.observations, tools=bool(call.request.tools)
+        )
 
     def choose_place(self, request: IncomingRequest) -> ComputeOn | None:
         """Return where to compute off the event loop: where there is much to read, or much to look through."""
@@ -248,7 +250,7 @@ class HistoryFollower:
     def restore_results(self, call: IncomingCall) -> Steps[IncomingCall]:
         """Return the first `call` of a process with the results that its client gives back as it was shown them."""
         # In a family no session is given that the placeholders must be of.
-        if self.branch is not None or self.options.family or not may_hold_placeholder(call.body):
+        if self.branch is not None or self.options.advanced.family or not may_hold_placeholder(call.body):
             return call
         lookup = self.make_lookup(call.request.tools)
         try:
@@ -318,7 +320,7 @@ class HistoryFollower:
         Return whether they are.
         """
         # In a family no session is given that the history must belong to.
-        if self.options.family or not history.turns.turn_count:
+        if self.options.advanced.family or not history.turns.turn_count:
             return False
         found: tuple[SessionBranch, int] | None = yield StoreCall(lambda: lookup.find_trimmed(history))
         if found is None:
@@ -378,7 +380,7 @@ class HistoryFollower:
     def _is_in_other_branch(self, history: History, known: int) -> Generator[StoreCall, Any, bool]:
         """Return whether another branch has turns after the `known` ones, for which another process was asked."""
         nodes = history.list_nodes()[known:]
-        family = self.options.family or self._session
+        family = self.options.advanced.family or self._session
         try:
             found = yield StoreCall(lambda: self._writer.store.locate(family, nodes))
         except StoreError:
@@ -430,7 +432,7 @@ class HistoryFollower:
         That is so where the history has no turn to be found by, and no session has the name.
         """
         store = self._writer.nonblocking_store
-        if not self.options.family or history.turns.turn_count or store is None:
+        if not self.options.advanced.family or history.turns.turn_count or store is None:
             return False
         try:
             store.try_length(self._session)
@@ -444,7 +446,7 @@ class HistoryFollower:
     def _follow_divergence(self, current: SessionBranch, intact: int, call: IncomingCall) -> Steps[HistoryChange]:
         """Leave `current`, with which the messages share `intact` turns, for another branch or a fork."""
         history = self.read_history(call)
-        if intact < 0 and not self.options.family and _is_unrelated(current, history):
+        if intact < 0 and not self.options.advanced.family and _is_unrelated(current, history):
             self.notes.append(NOTE_UNRELATED)
         intact = min(intact, len(current.log.state.turns))
         yield from self._save_left_branch(current)
@@ -493,19 +495,19 @@ class HistoryFollower:
         for turn in turns:
             if any(each.role == "user" and TOOL_OUTPUT not in each.tags for each in turn.observations):
                 return "user"
-        if self.options.observations == "auto" and len(turns) > OPENING_TURNS:
+        if self.options.advanced.observations == "auto" and len(turns) > OPENING_TURNS:
             return "tools"
-        return self.options.observations
+        return self.options.advanced.observations
 
     def _ingest_turns(self, branch: SessionBranch, first: int, call: IncomingCall) -> None:
-        pin = self._is_pinned if self.options.pin else None
+        pin = self._is_pinned if self.options.advanced.pin else None
         ingest_turns(branch, first, call.request.system, call.request.tools, pin)
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:
         """Return whether the caller's `pin` keeps `message` visible; False where it raises, which is a fault."""
-        assert self.options.pin is not None
+        assert self.options.advanced.pin is not None
         try:
-            return bool(self.options.pin(message))
+            return bool(self.options.advanced.pin(message))
         except Exception as error:  # noqa: BLE001 - the caller's function must not stop the caller's agent
             failure = CallbackError(f"pin failed: {describe_error(error)}")
             failure.__cause__ = error

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from elision.manager.advanced_options import Pin
 from elision.manager.branch import SessionBranch
-from elision.manager.context_options import Pin
 from elision.manager.history import History
 from elision.manager.known_tools import read_tools
 from elision.providers.live.client_messages import convert_to_json, copy_structure

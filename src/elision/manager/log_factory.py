@@ -31,12 +31,12 @@ class LogFactory:
         self.options = options
         self.strategy = options.effective_strategy
         self.prices = options.find_prices()
-        self.sizer = Sizer(make_counter(options.tokens)).count_as(self.prices.tokenizer)
+        self.sizer = Sizer(make_counter(options.advanced.tokens)).count_as(self.prices.tokenizer)
         #: A list of its own: the table is a key in a cache, which must not keep the session in memory.
         self.extractor_failures: list[CallbackError] = []
         # Without the user's it stays the built-in table, in whose cache the digest finds what placeholders looked up.
         self.extractors = options.extractor_table
-        if options.extractors:
+        if options.advanced.extractors:
             self.extractors = replace(self.extractors, report=self.extractor_failures.append)
         missing_prices = options.describe_missing_prices()
         self.notes = (missing_prices,) if missing_prices else ()
@@ -50,7 +50,7 @@ class LogFactory:
         if opened is not None and opened.handles != strategy.handles:
             # Whether placeholders name handles is fixed with the first of them.
             strategy = replace(strategy, handles=opened.handles)
-        setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.redaction)
+        setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.advanced.redaction)
         return Log.fold(events, setup)
 
     def make_opened_event(self, entry: RecallEntry, *, is_served: bool) -> SessionOpened:
@@ -60,7 +60,7 @@ class LogFactory:
         """
         return SessionOpened(
             strategy=describe_strategy(self.strategy),
-            dialect=self.options.dialect,
+            dialect=self.options.advanced.dialect,
             handles=self.strategy.handles and is_served,
             offer=entry,
             tools=RECALL_TOOL_DEFINITIONS if entry in ("first", "start") else (),

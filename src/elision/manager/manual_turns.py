@@ -12,7 +12,6 @@ import msgspec
 from elision.errors import BudgetError, ConflictError, SettingError
 from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange
-from elision.manager.context_options import Options
 from elision.manager.context_view import ContextView
 from elision.manager.drivers import Steps
 from elision.manager.ingest import find_newest_call
@@ -23,27 +22,33 @@ from elision.trajectory.content import make_content
 from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn
 
 
-class ManualTurns(OpenedSession):
-    """The turns of a hand-written loop, which has no list of messages, and the context of its next call."""
+class ManualTurns:
+    """The turns of a session, as `context.turns`: a loop without a list of messages adds them here.
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        provider = find_provider_or_default(options.dialect)
+    `len(context.turns)` is the number of turns in the log of the present history, as far as it was read here.
+    """
+
+    def __init__(self, opened: OpenedSession) -> None:
+        self._opened = opened
+        provider = find_provider_or_default(opened.options.advanced.dialect)
         self._manual_dialect: str = provider.name
         self._renderer = provider.make_renderer()
 
-    def begin(self, task: str = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Set the head of a session whose turns are added by hand."""
-        self.begin_with(make_head(task, system, tools))
-
-    def begin_with(self, head: Head) -> None:
-        """Do as `begin`, with a head that is made already."""
-        with self._enter():
-            branch = self._preparer.follower.open_manual_branch()
+    def begin(self, task: str | Head = "", *, system: str = "", tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Set the head of a session whose turns are added by hand. task: its text, or the whole head as a value."""
+        head = task if isinstance(task, Head) else make_head(task, system, tools)
+        with self._opened.enter():
+            branch = self._opened.preparer.follower.open_manual_branch()
             if branch.log.state.head != head:
                 branch.log.set_head(head)
 
-    def add_turn(
+    def __len__(self) -> int:
+        return self._opened.turn_count
+
+    def __repr__(self) -> str:
+        return f"<turns of session {self._opened.name!r}: {len(self)}>"
+
+    def add(
         self,
         reasoning: str = "",
         action: Any = None,
@@ -59,17 +64,18 @@ class ManualTurns(OpenedSession):
         observation:     the result as text, or a list of as many results. Raises SettingError if they do not fit.
         tags:            of its results, for rules: `keep_output`, `remove_output`, or your own.
         """
-        with self._enter():
-            branch = self._preparer.follower.open_manual_branch()
+        with self._opened.enter():
+            branch = self._opened.preparer.follower.open_manual_branch()
             index = len(branch.log.state.turns) + 1
             turn = make_turn(index, reasoning, action, observation, text, tags)
-            self.add(turn)
+            self.append(turn)
             return turn
 
-    def add(self, turn: Turn) -> None:
+    def append(self, turn: Turn) -> None:
         """Add a turn that is made already. It is durable with the next view."""
-        with self._enter():
-            branch = self._preparer.follower.open_manual_branch()
+        with self._opened.enter():
+            self._opened.has_manual_turns = True
+            branch = self._opened.preparer.follower.open_manual_branch()
             _, answered = find_newest_call(branch.log.events)
             if turn.usage is None and answered is not None:
                 turn = msgspec.structs.replace(turn, usage=answered.usage)
@@ -80,30 +86,30 @@ class ManualTurns(OpenedSession):
 
         Raises BudgetError, ConflictError.
         """
-        return self._run(self._prepare_manual_view(model))
+        return self._opened.run(self._prepare_manual_view(model))
 
     async def view_async(self, *, model: str = "") -> ContextView:
         """Do as `view`, with the store and the summarizer off the event loop."""
-        return await self._run_async(self._prepare_manual_view(model))
+        return await self._opened.run_async(self._prepare_manual_view(model))
 
     def _prepare_manual_view(self, model: str) -> Steps[ContextView]:
         started = time.perf_counter()
-        self._preparer.reports.begin_call()
-        branch = self._preparer.follower.open_manual_branch()
-        model = model or self.options.model
+        self._opened.preparer.reports.begin_call()
+        branch = self._opened.preparer.follower.open_manual_branch()
+        model = model or self._opened.options.model
         tools = branch.log.state.head.tools
-        self._preparer.settle_handles(branch, tools or None, bound=False)
-        terms = self._preparer.make_manual_terms(branch, model)
+        self._opened.preparer.settle_handles(branch, tools or None, bound=False)
+        terms = self._opened.preparer.make_manual_terms(branch, model)
         try:
-            view = yield from self._preparer.decide_view(branch, None, terms)
+            view = yield from self._opened.preparer.decide_view(branch, None, terms)
         except BudgetError:
             raise
         except ConflictError:
-            self._preparer.forget_branch()
+            self._opened.preparer.forget_branch()
             raise
         except BaseException:
             # Cancelled or interrupted, at any point. The log has what was added and decided.
-            self._preparer.fold_saved(branch)
+            self._opened.preparer.fold_saved(branch)
             raise
         messages = self._renderer.render_messages(view)
         sent = OutgoingRequest(
@@ -113,9 +119,11 @@ class ManualTurns(OpenedSession):
             tools=list(tools) or None,
         )
         sent = recall_tools.add_recall_tools(sent, branch.log, self._manual_dialect)
-        self._calls.warn_once(recall_tools.describe_lost_recall(branch.log, self.options, sent.tools))
-        result = self._calls.make_view(branch, sent, HistoryChange.CONTINUE, model, started, self._manual_dialect)
-        self._calls.finish_call(result)
+        self._opened.calls.warn_once(recall_tools.describe_lost_recall(branch.log, self._opened.options, sent.tools))
+        result = self._opened.calls.make_view(
+            branch, sent, HistoryChange.CONTINUE, model, started, self._manual_dialect
+        )
+        self._opened.calls.finish_call(result)
         return result
 
 

@@ -1,12 +1,14 @@
-"""What the parts of a context manager share: its options, store, session and lock, and how they run work."""
+"""One session of one caller with its store: what a context manager and its parts share, and what the gateway uses."""
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from elision.errors import CorruptError, UnknownHandle
 from elision.manager.branch import SessionBranch
@@ -16,96 +18,151 @@ from elision.manager.drivers import Steps, run_off_loop, run_steps, run_steps_as
 from elision.manager.preparation import CallPreparer
 from elision.manager.prepared_calls import PreparedCalls
 from elision.manager.summary_worker import SummaryRunner
+from elision.providers.shared import capabilities
 from elision.stores.store import Store
 from elision.stores.store_urls import open_or_replace, open_store
 from elision.summarizers.factory import make_summarizer
+from elision.telemetry.diagnostics import Fault
 
 _T = TypeVar("_T")
+_log: Final = logging.getLogger("elision.manager")
 
 
 class OpenedSession:
-    """One session of one caller, with its store. The methods of a context manager are in the classes that extend it.
+    """One session of one caller, with its store.
 
-    Work that waits for the store or the summarizer is a generator of steps, which `_run` runs for sync methods and
-    `_run_async` for async ones. Both let one caller at a time run.
+    Work that waits for the store or the summarizer is a generator of steps, which `run` runs for sync methods and
+    `run_async` for async ones. Both let one caller at a time run.
     """
 
     def __init__(self, options: Options) -> None:
-        writer = options.summarizer
+        writer, advanced = options.summarizer, options.advanced
         if writer is None or isinstance(writer, str):
             # The key is in the provider's usual variable, as for the provider's own client.
-            writer = make_summarizer(writer or "digest", environment=os.environ, redaction=options.redaction)
-        self._summary_runner = SummaryRunner(writer, seconds=options.summary_seconds, background=options.background)
+            writer = make_summarizer(writer or "digest", environment=os.environ, redaction=advanced.redaction)
+        self.summary_runner = SummaryRunner(writer, seconds=advanced.summary_seconds, background=advanced.background)
         store = options.store
         self._owns_store = isinstance(store, str)
         damage = ""
         if not isinstance(store, str):
-            self._store: Store = store
-        elif options.on_fault == "send":
-            self._store, damage = open_or_replace(store)
+            self.store: Store = store
+        elif advanced.on_fault == "send":
+            self.store, damage = open_or_replace(store)
         else:
-            self._store = open_store(store)
+            self.store = open_store(store)
         name = options.session or f"session-{uuid.uuid4().hex[:12]}"
-        self._preparer = CallPreparer(options, self._store, name)
+        self.preparer = CallPreparer(options, self.store, name)
         if damage:
-            self._preparer.reports.early_faults.append(self._preparer.reports.log_fault("store", CorruptError(damage)))
-        self._calls = PreparedCalls(self._preparer, self._summary_runner)
+            self.preparer.reports.early_faults.append(self.preparer.reports.log_fault("store", CorruptError(damage)))
+        self.calls = PreparedCalls(self.preparer, self.summary_runner)
         self._lock = CallerLock()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} session={self.session!r} turns={self.turns}>"
+        self._is_closed = False
+        #: Whether turns were added by hand.
+        self.has_manual_turns = False
 
     @property
     def options(self) -> Options:
         """The options of the next call."""
-        return self._preparer.next_options
+        return self.preparer.next_options
 
     @property
     def has_called(self) -> bool:
         """Return whether a call was prepared here."""
-        return self._calls.newest_call > 0
+        return self.calls.newest_call > 0
 
     def offer_options(self, options: Options) -> None:
         """Have the next call begin with `options`; they do nothing to a session that has begun here."""
-        self._preparer.next_options = options
+        self.preparer.next_options = options
 
     @property
-    def session(self) -> str:
+    def name(self) -> str:
         """The session's name; in a family the name of the session that the messages continue."""
-        return self._calls.session
+        return self.calls.session
 
     @property
-    def turns(self) -> int:
+    def turn_count(self) -> int:
         """Number of turns in the log of the present history, as far as it was read here."""
-        branch = self._preparer.branch
+        branch = self.preparer.branch
         if branch is None:
             return 0
         return len(branch.log.state.turns)
 
+    def __del__(self) -> None:
+        # What is left to a file is lost with the process. At its end no logger is there any more.
+        if getattr(self, "_is_closed", True) or not self._owns_store or sys.is_finalizing():
+            return
+        if self.has_called and self.options.store != "memory:":
+            _log.warning(
+                "session %s was not closed, so its last records are not stored: use `with ContextManager(...)`, or "
+                "call close()",
+                self.preparer.session,
+            )
+
     @contextmanager
-    def _enter(self) -> Iterator[None]:
+    def enter(self) -> Iterator[None]:
         """Wait until this is the one caller, and the work of the call before is done."""
         with self._lock:
-            self._calls.think_time.finish()
+            self.calls.think_time.finish()
             yield
 
-    def _run(self, steps: Steps[_T]) -> _T:
+    def run(self, steps: Steps[_T]) -> _T:
         """Run steps in this thread, as the one caller, and return their result."""
         with self._lock:
-            self._calls.think_time.finish()
-            return run_steps(steps, self._summary_runner)
+            self.calls.think_time.finish()
+            return run_steps(steps, self.summary_runner)
 
-    async def _run_async(self, steps: Steps[_T]) -> _T:
+    async def run_async(self, steps: Steps[_T]) -> _T:
         """Run steps as the one caller, with what takes time off the event loop, and return their result."""
         async with self._lock:
-            if self._calls.think_time.is_at_work:
-                await run_off_loop(self._calls.think_time.finish)
-            self._calls.think_time.finish()
-            return await run_steps_async(steps, self._summary_runner)
+            if self.calls.think_time.is_at_work:
+                await run_off_loop(self.calls.think_time.finish)
+            self.calls.think_time.finish()
+            return await run_steps_async(steps, self.summary_runner)
 
-    def _find_branch(self) -> SessionBranch:
+    def find_branch(self) -> SessionBranch:
         """Return the present branch, or the stored one that changed last. Raises UnknownHandle, StoreError."""
-        found = self._preparer.branch or self._preparer.follower.make_lookup().load_latest_branch()
+        found = self.preparer.branch or self.preparer.follower.make_lookup().load_latest_branch()
         if found is None:
-            raise UnknownHandle(f"session {self._preparer.session!r} has no turns yet")
+            raise UnknownHandle(f"session {self.preparer.session!r} has no turns yet")
         return found
+
+    def is_pass_through(self, *, begun: bool, model: str = "") -> bool:
+        """Return whether `prepare` leaves a request unchanged whatever it holds, so that the request need not wait.
+
+        begun: whether the request has a message of the assistant; before that there is nothing to hide.
+        model: the model of this call, if it is not the session's.
+        """
+        own = self.options
+        if own.shadow or begun:
+            return own.shadow
+        if own.cache_control == "auto" or capabilities.find_capabilities(model or own.model).binds_thinking:
+            return False
+        branch = self.preparer.branch
+        if branch is None:
+            return True
+        # What was settled when the session began overrides the options.
+        state = branch.log.state
+        return not (state.has_recall_tools or state.recall_offer == "start")
+
+    def settle(self) -> Fault | None:
+        """Write the unsaved records; see `ContextManager.settle`."""
+        return self.run(self.calls.settle())
+
+    async def settle_async(self) -> Fault | None:
+        """Do as `settle`, with the store off the event loop. Raises only CancelledError."""
+        return await self.run_async(self.calls.settle())
+
+    def close(self) -> None:
+        """Write the unsaved records, and close the store if it was opened here. A second call does nothing."""
+        with self.enter():
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self.summary_runner.close()
+            try:
+                fault = self.run(self.calls.settle())
+                if fault is not None:
+                    _log.error("session %s: its last records could not be written: %s", self.name, fault.what)
+            finally:
+                if self._owns_store:
+                    self.store.close()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from elision.engine import Log
-from elision.manager.context_options import CacheControl
+from elision.manager.advanced_options import CacheControl
 from elision.manager.history import History
 from elision.providers.anthropic import breakpoints, server_clearing
 from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking

@@ -110,11 +110,16 @@ class CallPreparer:
             ours = "never"
         log = branch.log
         has_no_marks = who != "client" and not client.has_any
-        if has_no_marks and self.options.cache_ttl == "1h" and call.thinking != "native" and not self.options.shadow:
+        if (
+            has_no_marks
+            and self.options.advanced.cache.ttl == "1h"
+            and call.thinking != "native"
+            and not self.options.shadow
+        ):
             hour_turn = len(log.state.turns)
         unbound_from = find_editable_from(log.state.turns) if call.binds_thinking else 1
         return CallTerms(
-            now=self.options.clock(),
+            now=self.options.advanced.clock(),
             model=call.model,
             hides_all=self._hides_all,
             summarizes_all=self._summarizes_all,
@@ -136,7 +141,7 @@ class CallPreparer:
         """Return the terms of a call for turns that are added by hand."""
         log = branch.log
         return replace(
-            make_plain_terms(self.options.clock(), model or self.options.model),
+            make_plain_terms(self.options.advanced.clock(), model or self.options.model),
             hides_all=self._hides_all,
             summarizes_all=self._summarizes_all,
             is_strict=self._is_strict,
@@ -147,7 +152,7 @@ class CallPreparer:
 
     @property
     def _is_strict(self) -> bool:
-        return self.options.over_budget == "raise" and not self.options.shadow
+        return self.options.advanced.over_budget == "raise" and not self.options.shadow
 
     def settle_handles(self, branch: SessionBranch, tools: Any, *, bound: bool) -> None:
         """Have placeholders name handles only where the request of `tools` lets the model recall.

@@ -35,7 +35,13 @@ from elision.manager.outgoing_request import (
 )
 from elision.manager.preparation import CallPreparer
 from elision.manager.prompt_text import PromptSource
-from elision.manager.request_notes import describe_functions
+from elision.manager.request_notes import (
+    MOST_SECONDS,
+    NOTE_BACKWARDS,
+    NOTE_MILLISECONDS,
+    NOTE_VIEW_RETURNED,
+    describe_odd_parts,
+)
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
 from elision.manager.think_time import Deferred, ThinkTime
@@ -74,10 +80,16 @@ class PreparedCalls:
         #: Listeners that are called while the model thinks; the others are called before a view is returned.
         self._collectors = [each for each in self.options.listeners if is_deferrable(each)]
         self._listeners = [each for each in self.options.listeners if not is_deferrable(each)]
-        if self.options.on_fault == "raise":
+        if self.options.advanced.on_fault == "raise":
             # Whatever fails is raised by the call in which it fails.
             self._listeners = list(self.options.listeners)
             self._collectors = []
+        #: Place and message of the first one that the newest view has in place of the client's own.
+        self._first_edit: tuple[int, Any] = (0, None)
+        #: Messages of the newest call, which are not looked at again.
+        self._seen_messages = 0
+        #: When the newest call was prepared, by the clock of the options.
+        self._newest_time = 0.0
         #: Notes for the next diagnostics.
         self._notes: list[str] = []
         #: All notes so far: each is given once.
@@ -94,7 +106,7 @@ class PreparedCalls:
     def session(self) -> str:
         """The session's name; in a family the name of the session that the messages continue."""
         branch = self._preparer.branch
-        if self.options.family and branch is not None:
+        if self.options.advanced.family and branch is not None:
             return session_name(branch.key)
         return self._preparer.session
 
@@ -111,7 +123,7 @@ class PreparedCalls:
             # The one boundary where Elision's own failures end (I9). The next call loads the branch from the store,
             # which has what other processes wrote; what was read halfway is read again.
             self._preparer.forget_branch()
-            if isinstance(error, ConflictError | DialectError) or self.options.on_fault == "raise":
+            if isinstance(error, ConflictError | DialectError) or self.options.advanced.on_fault == "raise":
                 raise
             if isinstance(error, ShapeMismatch):
                 # The client sent it so, and its provider may refuse it.
@@ -161,6 +173,12 @@ class PreparedCalls:
                 if call.thinking != "native":
                     self._preparer.settle_handles(branch, call.request.tools, bound=call.binds_thinking)
                 terms = self._preparer.make_terms(branch, call)
+                now = terms.now or 0.0
+                if now > MOST_SECONDS:
+                    self.warn_once(NOTE_MILLISECONDS)
+                elif now < self._newest_time - 1:
+                    self.warn_once(NOTE_BACKWARDS)
+                self._newest_time = now
                 view = yield from self._preparer.decide_view(branch, call, terms, failed)
                 return self._render(call, branch, change, view, started)
             except ConflictError:
@@ -191,6 +209,9 @@ class PreparedCalls:
         # Where the provider clears by itself, the request has no placeholders.
         if call.thinking != "native" and newest is not None and newest.decided.masks:
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
+        pairs = zip(sent.messages, call.request.messages, strict=False)
+        edits = ((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs)
+        self._first_edit = next(edits, (0, None))
         made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
         if made.source is not None and unanswered:
@@ -248,7 +269,7 @@ class PreparedCalls:
         )
         self._notes.clear()
         deferred = Deferred(partial(self._build_diagnostics, branch, facts))
-        if self.options.on_fault == "raise":
+        if self.options.advanced.on_fault == "raise":
             deferred.read()
         return ContextView(sent, dialect, deferred, _find_source(branch.log), self._preparer.follower.sent)
 
@@ -257,7 +278,7 @@ class PreparedCalls:
         try:
             return build_diagnostics(branch, self.open_ledger(branch), facts)
         except Exception as error:
-            if self.options.on_fault == "raise":
+            if self.options.advanced.on_fault == "raise":
                 raise
             self.log_error("the diagnostics of a call failed")
             faults = (*facts.faults, self._preparer.reports.log_fault("engine", error))
@@ -271,7 +292,7 @@ class PreparedCalls:
         branch = self._preparer.branch
         # The user's extractors are called by calls alone, in the thread of each.
         is_known = branch is not None and branch.log.policy.decides and branch.log.state.turns
-        if branch is not None and is_known and not self.options.extractors:
+        if branch is not None and is_known and not self.options.advanced.extractors:
             self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner))
         elif self._collectors:
             self.think_time.begin(report, iter(()))
@@ -302,8 +323,12 @@ class PreparedCalls:
 
     def _warn_of_request(self, follower: HistoryFollower, incoming: IncomingRequest) -> None:
         """Say once each of what the request is probably not meant to be."""
-        for note in (*follower.notes, describe_functions(incoming.tools)):
+        seen, self._seen_messages = min(self._seen_messages, len(incoming.messages)), len(incoming.messages)
+        for note in (*follower.notes, describe_odd_parts(incoming.messages, incoming.tools, first=seen)):
             self.warn_once(note)
+        place, edited = self._first_edit
+        if edited is not None and place < len(incoming.messages) and incoming.messages[place] is edited:
+            self.warn_once(NOTE_VIEW_RETURNED)
         follower.notes.clear()
 
     def _report_odd_usage(self, log: Log) -> None:
@@ -337,7 +362,7 @@ class PreparedCalls:
         """Return the request unchanged but for tags, with `error` as a fault. seconds: since the preparation began."""
         self._preparer.reports.add_fault("engine", error)
         diagnostics = build_failed_diagnostics(self.session, tuple(self._preparer.reports.faults), seconds)
-        dialect = find_provider_or_default(self.options.dialect).name
+        dialect = find_provider_or_default(self.options.advanced.dialect).name
         sent = make_unchanged_request(incoming, remove_tags(incoming.messages))
         return ContextView(sent, dialect, Deferred(lambda: diagnostics))
 
@@ -347,14 +372,14 @@ class PreparedCalls:
             try:
                 listener(diagnostics)
             except Exception:
-                if self.options.on_fault == "raise":
+                if self.options.advanced.on_fault == "raise":
                     raise
                 # A listener must not stop the agent.
                 self.log_error("a listener failed")
 
     def log_error(self, what: str) -> None:
         """Log the present exception with its traceback, redacted: its message may hold secrets."""
-        trace = self.options.redaction.redact_text(traceback.format_exc())
+        trace = self.options.advanced.redaction.redact_text(traceback.format_exc())
         _log.error("session %s: %s\n%s", self.session, what, trace)
 
 
@@ -373,7 +398,10 @@ def make_incoming_request(
     messages: Sequence[Any], tools: Any, system: Any, request: Mapping[str, Any] | None = None
 ) -> IncomingRequest:
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise DialectError(f"messages is a {type(messages).__name__}, not a list of messages")
+        kind = f"messages is a {type(messages).__name__}, not a list of messages"
+        if isinstance(messages, Mapping) and ("messages" in messages or "input" in messages):
+            raise DialectError(f'{kind}: of a whole request give prepare(body["messages"], tools=body.get("tools"))')
+        raise DialectError(f'{kind}: give such as [{{"role": "user", "content": "..."}}]')
     # An iterator is read once, and only lists are compared in C.
     if type(messages) is not list:
         messages = list(messages)

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Final, Never, Self, Unpack
 
 from elision.errors import ElisionError, SettingError
+from elision.manager.advanced_options import Advanced, CacheControl
 from elision.manager.branch import session_name
-from elision.manager.context import ContextManager
+from elision.manager.context import ContextManager, manage_session
 from elision.manager.context_options import (
-    CacheControl,
     ContextOptions,
     Options,
     check_option_names,
@@ -24,6 +24,7 @@ from elision.manager.context_options import (
     is_session_name,
 )
 from elision.manager.eviction import PoolLimits, select_evictable
+from elision.manager.opened_session import OpenedSession
 from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_or_replace, open_store
 from elision.strategies.strategy import Strategy
@@ -55,7 +56,7 @@ class _HeldSession:
     @property
     def is_busy(self) -> bool:
         """Return whether its newest call probably waits for the response."""
-        return self.context.awaits_response and self.clock() - self.last_used <= RESPONSE_SECONDS
+        return self.context.session.awaits_response and self.clock() - self.last_used <= RESPONSE_SECONDS
 
 
 class Sessions:
@@ -93,20 +94,19 @@ class Sessions:
         _check_pool_options(options, limit, idle_seconds)
         # Checked before a store is opened, and once for all sessions.
         self._options = Options(strategy=strategy, **options)
-        self._names_cache_control = "cache_control" in options
         self._limits = PoolLimits(sessions=limit, idle_seconds=idle_seconds)
         store = self._options.store
         self._owns_store = isinstance(store, str)
         damage = ""
         if not isinstance(store, str):
             self._store: Store = store
-        elif self._options.on_fault == "send":
+        elif self._options.advanced.on_fault == "send":
             self._store, damage = open_or_replace(store)
         else:
             self._store = open_store(store)
         if damage:
             _log.error("%s", damage)
-        self._clock = self._options.clock
+        self._clock = self._options.advanced.clock
         self._lock = threading.Lock()
         self._is_closed = False
         #: The one that was opened last at the end.
@@ -138,9 +138,9 @@ class Sessions:
             session = self._held.pop(name, None)
             context = session.context if session is not None else self._released.pop(name, None)
             if context is None:
-                context = ContextManager.from_checked(self._make_options(name, parent, model, cache_control))
-            elif not context.has_called:
-                context.offer_options(self._fill_options(context.options, parent, model, cache_control))
+                context = manage_session(OpenedSession(self._make_options(name, parent, model, cache_control)))
+            elif not (opened := context._opened).has_called:
+                opened.offer_options(self._fill_options(opened.options, parent, model, cache_control))
             if session is None:
                 session = _HeldSession(name, context, 0.0, self._clock)
             session.last_used = self._clock()
@@ -162,7 +162,7 @@ class Sessions:
         found: dict[str, SessionInfo] = {}
         for info in infos:
             name = session_name(info.key)
-            is_ours = info.family == (self._options.family or name) and is_session_name(name)
+            is_ours = info.family == (self._options.advanced.family or name) and is_session_name(name)
             if is_ours and name not in found:
                 root = roots.get(name, replace(info, parent="", relation=""))
                 found[name] = replace(info, key=name, parent=root.parent, relation=root.relation, begun=root.begun)
@@ -227,12 +227,12 @@ class Sessions:
         """Return `options` of a session with what they leave open; the same object where nothing is."""
         if options.model or options.prices:
             model = ""
-        if cache_control is None or self._names_cache_control:
-            cache_control = options.cache_control
-        filled = (options.parent or parent, options.model or model, cache_control)
-        if filled == (options.parent, options.model, options.cache_control):
+        own = options.advanced
+        cache = replace(own.cache, control=self._options.advanced.cache.control or cache_control or own.cache.control)
+        advanced = replace(own, parent=own.parent or parent, cache=cache)
+        if advanced == own and not model:
             return options
-        return replace(options, parent=filled[0], model=filled[1], cache_control=cache_control)
+        return replace(options, advanced=advanced, model=options.model or model)
 
     def _list_contexts(self) -> list[ContextManager]:
         """Return all context managers that may have unsaved records."""
@@ -254,9 +254,11 @@ class Sessions:
 
 
 def _check_pool_options(options: ContextOptions, limit: int, idle_seconds: float) -> None:
-    for name in ("session", "parent"):
-        if name in options:
-            raise SettingError(f"{name}: each session of a pool has its own; give it to open()")
+    advanced = options.get("advanced")
+    if "session" in options:
+        raise SettingError("session: each session of a pool has its own; give it to open()")
+    if isinstance(advanced, Advanced) and advanced.parent:
+        raise SettingError("parent: each session of a pool has its own; give it to open()")
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise SettingError(f"limit={limit!r:.60}: give a number of sessions, 1 or more")
     if not isinstance(idle_seconds, int | float) or isinstance(idle_seconds, bool) or not idle_seconds > 0:
@@ -268,4 +270,4 @@ def _settle_contexts(contexts: Iterable[ContextManager]) -> None:
     for context in contexts:
         fault = context.settle()
         if fault is not None:
-            _log.error("session %s: its last records could not be written: %s", context.session, fault.what)
+            _log.error("session %s: its last records could not be written: %s", context.session.name, fault.what)

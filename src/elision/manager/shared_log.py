@@ -63,7 +63,7 @@ class LogWriter:
 
         now: the clock's time if None. Raises StoreError, ConflictError where others wrote.
         """
-        at = self.logs.options.clock() if now is None else now
+        at = self.logs.options.advanced.clock() if now is None else now
         yield from self._survive_damage(branch, lambda: self._write_unsaved(branch, at))
 
     def _survive_damage(self, branch: SessionBranch, write: Callable[[], Steps[None]]) -> Steps[None]:
@@ -85,7 +85,7 @@ class LogWriter:
 
     def _leave_store(self, damage: CorruptError) -> Steps[None]:
         """Have a new store in the place of one that takes no writes any more. Raises `damage` where it is no such."""
-        if not isinstance(damage, DamagedStoreError) or self.logs.options.on_fault == "raise":
+        if not isinstance(damage, DamagedStoreError) or self.logs.options.advanced.on_fault == "raise":
             raise damage
         kept: Path = yield StoreCall(lambda: set_aside(damage))
         self._faults.add_fault("store", CorruptError(describe_set_aside(damage, kept)))
@@ -125,7 +125,7 @@ class LogWriter:
         yield from self._survive_damage(branch, lambda: self._catch_up(branch))
 
     def _catch_up(self, branch: SessionBranch) -> Steps[None]:
-        now = self.logs.options.clock()
+        now = self.logs.options.advanced.clock()
         yield from self._settle_attempts(branch, now)
         store = self.nonblocking_store
         is_saved = branch.exists and not branch.unsaved

@@ -35,6 +35,9 @@ class Deferred(Generic[_T]):
         self._compute: Callable[[], _T] | None = compute
         self._values: list[_T] = []
 
+    def __reduce__(self) -> tuple[Callable[[_T], Deferred[_T]], tuple[_T]]:
+        return _make_ready, (self.read(),)
+
     def read(self) -> _T:
         """Return the value. Raises what computing it raises, and computes it again then."""
         if not self._values:
@@ -44,6 +47,13 @@ class Deferred(Generic[_T]):
                     # What it was computed from need not stay in memory.
                     self._compute = None
         return self._values[0]
+
+
+def _make_ready(value: _T) -> Deferred[_T]:
+    """Return a value that was computed already, such as one that was pickled."""
+    made = Deferred(lambda: value)
+    made.read()
+    return made
 
 
 class ThinkTime:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from elision.telemetry.diagnostics import ContextPhase, Costs
+from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.composition import TokenComposition
 
 #: How the tokens of a report were counted: by the provider at every call, by the tokenizer, or from characters.
@@ -132,6 +133,19 @@ class ContextReport:
     def efficiency_score(self) -> float:
         """Return the share of the raw bill that was saved, 1 - `efficiency`: higher is better, below 0 is a loss."""
         return 1.0 - self.efficiency
+
+    def describe(self) -> str:
+        """Return the session in one line: calls, tokens, and the bill against sending everything."""
+        saved, costs = self.savings, self.savings.costs
+        if not self.calls:
+            return f"session {self.session!r}: no call yet"
+        tokens = f"{saved.sent_tokens:,} of {saved.raw_tokens:,} prompt tokens sent"
+        bill = f"${costs.ours:.4f} instead of ${costs.raw:.4f} ({100 * (self.efficiency - 1):+.1f} %)"
+        shadow = "; shadow mode: nothing was changed" if self.shadow else ""
+        return f"session {self.session!r}: {self.calls} calls, {self.phase}; {tokens}; {bill}{shadow}"
+
+    def _repr_html_(self) -> str:
+        return draw_value(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, under the keys of the published efficiency report, and more.

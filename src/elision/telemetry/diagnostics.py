@@ -124,6 +124,14 @@ class Savings:
     reduction_pct: float = 0.0
 
 
+#: What changed in a history that does not continue, and how it is meant to be.
+_HISTORIES: Final = {
+    "fork": "these messages leave the history before its end: give each agent a session of its own, and never edit "
+    "messages that were sent",
+    "replaced": "these messages are another history than the session's: give each task a session of its own",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnostics:
     """One pass.
@@ -182,6 +190,26 @@ class Diagnostics:
         """Return whether this pass hid anything."""
         return bool(self.masked or self.clipped or self.summarized)
 
+    def describe(self) -> str:
+        """Return what the call did in one line: tokens, what is hidden and why, the bill, and what failed."""
+        found = self.savings
+        hidden = found.masked + found.covered
+        count = hidden + found.folded + found.visible
+        results = f"{hidden} of {count} tool results hidden ({self.reason})" if count else "no tool results yet"
+        bill = f"{_write_usd(self.costs.ours)} so far, {_write_usd(self.costs.raw)} without Elision"
+        sent = f"{self.raw if self.shadow else self.after:,} of {self.raw:,} tokens sent"
+        parts = [f"call {self.call}: {sent}", results, bill]
+        if self.shadow:
+            parts.append(f"shadow mode, else {self.after:,} tokens")
+        if self.costs.billed is None and self.call > 1:
+            parts.append("no usage recorded: give record() each response")
+        if self.history in _HISTORIES:
+            parts.append(_HISTORIES[self.history])
+        parts += [f"{fault.kind} failed: {fault.what}" for fault in self.faults]
+        if self.stop is not None:
+            parts.append(f"stop: {self.stop}")
+        return " ".join("; ".join(parts).split())
+
     @property
     def budget_note(self) -> str:
         """Return what this pass did to bring the prompt into its budget, and whether it fits; "" if it did nothing."""
@@ -197,3 +225,7 @@ class Diagnostics:
             done.append(f"{len(self.clipped)} of the newest results cut")
         note = ", ".join(done) or "nothing hidden"
         return f"{note}; the prompt does not fit" if misses else note
+
+
+def _write_usd(usd: float) -> str:
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"

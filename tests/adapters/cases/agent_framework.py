@@ -120,7 +120,7 @@ async def check_agents_of_one_session_have_their_own():
         for name in ("reader", "writer"):
             agent = make_agent(Script.make(8), elision, name)
             await agent.run("Go.", session=agent.create_session(session_id="s"))
-            assert sessions.open(f"s/{name}").report().turns == 8
+            assert sessions.open(f"s/{name}").session.report().turns == 8
         assert len(sessions) == 2
 
 

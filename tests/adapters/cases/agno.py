@@ -149,7 +149,7 @@ def check_streams() -> None:
         for _ in make_agent(model, elision).run("Go.", session_id="s", stream=True):
             pass
         assert model.seen == [0, 0, 0, 1, 2, 3, 4]
-        assert not elision.sessions.open("s").awaits_response
+        assert not elision.sessions.open("s").session.awaits_response
 
 
 def check_an_overflow_by_its_type() -> None:

@@ -74,7 +74,7 @@ async def check_users_with_one_session_id_share_nothing():
         with ElisionAdkPlugin(sessions=sessions) as elision:
             await play(model, [elision], ("me", "you"))
         assert len(sessions) == 2
-        assert sessions.open("files/you/1/reader").report().turns == 8
+        assert sessions.open("files/you/1/reader").session.report().turns == 8
 
 
 async def check_a_response_keeps_the_name_of_its_field():

@@ -23,7 +23,6 @@ from elision import ContextManager, ElisionError, Sessions
 from elision.adapters.langchain import ElisionMiddleware
 from elision.adapters.langchain_messages import ANTHROPIC_MIRROR, OPENAI_MIRROR
 from elision.errors import SettingError
-from elision.strategies.rules import Rule
 from tests.adapters.bound_service import BoundService
 from tests.adapters.case_runner import catch
 from tests.adapters.hosts.langchain import ScriptedChatModel
@@ -354,7 +353,7 @@ def check_nothing_changes_below_the_window() -> None:
 
 def check_excluded_tools_are_never_cleared() -> None:
     """Theirs: `exclude_tools`. Ours: a rule."""
-    with ElisionMiddleware(STRATEGY, store="memory:", rules=[Rule(tool="look", keep=True)]) as middleware:
+    with ElisionMiddleware(STRATEGY.replace(")", ", rules=rule(tool=look, keep=true))"), store="memory:") as middleware:
         agent = Agent(middleware)
         agent.run()
         assert set(agent.hidden) == {0}

@@ -56,7 +56,7 @@ def check_a_wrapped_model_in_create_react_agent() -> None:
         stored = run_agent(make_agent(lambda state, runtime: model, tools, prompt="Be careful."))
         assert script.hidden == HIDDEN
         assert "tokens hidden" not in str(stored)
-        assert elision.sessions.open("t").report().calls
+        assert elision.sessions.open("t").session.report().calls
 
 
 def check_the_hook_of_create_react_agent() -> None:
@@ -67,7 +67,7 @@ def check_the_hook_of_create_react_agent() -> None:
         run_agent(agent)
         assert script.hidden == HIDDEN
         assert "tokens hidden" not in str(agent.get_state(CONFIG).values["messages"])
-        assert elision.sessions.open("t").awaits_response
+        assert elision.sessions.open("t").session.awaits_response
 
 
 def check_the_hook_never_fails_the_agent() -> None:

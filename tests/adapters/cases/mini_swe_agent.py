@@ -17,6 +17,7 @@ from minisweagent.models import get_model
 from elision import Sessions
 from elision.adapters.mini_swe_agent import ElisionLitellmModel, ElisionLitellmTextbasedModel
 from elision.errors import SettingError
+from elision.manager.advanced_options import gather_options
 
 STRATEGY = "masking(window=2, schedule=every-turn)"
 END = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo done"
@@ -73,7 +74,7 @@ def list_counts(count: int) -> list[Any]:
 
 def check_unknown_option() -> None:
     try:
-        ElisionLitellmModel(stratgy="masking", **make_options(store="memory:"))
+        ElisionLitellmModel(stratgy="masking", **gather_options(make_options(store="memory:")))
     except SettingError as error:
         message = str(error)
     assert "stratgy" in message
@@ -92,7 +93,7 @@ def check_recall_beside_a_command() -> None:
     script = Script(
         *list_counts(6), [("elision_recall", {"handle": "t1.1", "head": 1}), bash("echo beside")], [bash(END)]
     )
-    with ElisionLitellmModel(STRATEGY, **make_options(store="memory:")) as model:
+    with ElisionLitellmModel(STRATEGY, **gather_options(make_options(store="memory:"))) as model:
         agent = make_agent(model)
         agent.run("Count.")
     recalled, beside = [message["content"] for message in script.requests[-1]["messages"][-2:]]
@@ -110,7 +111,7 @@ def check_recall_beside_a_command() -> None:
 def check_recall_of_nothing() -> None:
     """A handle that is none, and arguments that are no JSON: the model reads why."""
     script = Script([("elision_recall", {"handle": "t9.9"})], [("elision_search", {})], [bash(END)])
-    with ElisionLitellmModel(STRATEGY, **make_options(store="memory:")) as model:
+    with ElisionLitellmModel(STRATEGY, **gather_options(make_options(store="memory:"))) as model:
         make_agent(model).run("Count.")
     answers = [message["content"] for message in script.requests[-1]["messages"] if message["role"] == "tool"]
     assert len(answers) == 2
@@ -120,17 +121,17 @@ def check_recall_of_nothing() -> None:
 def check_unusable_answer_is_billed() -> None:
     """An answer in the wrong form is paid for, though the agent throws it away."""
     Script([("no_such_tool", {})], [bash(END)])
-    with ElisionLitellmModel(STRATEGY, **make_options(store="memory:")) as model:
+    with ElisionLitellmModel(STRATEGY, **gather_options(make_options(store="memory:"))) as model:
         make_agent(model).run("Count.")
         (session,) = model.list_sessions()
         context = model.sessions.open(session)
-        assert context.report().savings.basis == "reported"
+        assert context.session.report().savings.basis == "reported"
 
 
 def check_two_agents_in_turns() -> None:
     """One model serves two agents that take turns: each history has a session."""
     script = Script(*(answer for answer in list_counts(6) for _ in range(2)))
-    with ElisionLitellmModel(STRATEGY, **make_options(store="memory:")) as model:
+    with ElisionLitellmModel(STRATEGY, **gather_options(make_options(store="memory:"))) as model:
         agents = [make_agent(model) for _ in range(2)]
         for number, agent in enumerate(agents):
             agent.add_messages({"role": "system", "content": "You."}, {"role": "user", "content": f"Task {number}."})
@@ -144,7 +145,7 @@ def check_two_agents_in_turns() -> None:
 def check_shared_sessions_stay_open() -> None:
     Script([bash(END)])
     with Sessions(STRATEGY, store="memory:") as sessions:
-        with ElisionLitellmModel(sessions=sessions, **make_options()) as model:
+        with ElisionLitellmModel(sessions=sessions, **gather_options(make_options())) as model:
             make_agent(model).run("Count.")
         assert sessions.open(model.list_sessions()[0]).turns == 0
 
@@ -153,7 +154,7 @@ def check_trajectory_file() -> None:
     """It has the raw outputs, and the name of the session."""
     path = Path(mkdtemp()) / "run.json"
     Script(*list_counts(6), [bash(END)])
-    with ElisionLitellmModel(STRATEGY, **make_options(store="memory:")) as model:
+    with ElisionLitellmModel(STRATEGY, **gather_options(make_options(store="memory:"))) as model:
         make_agent(model, output_path=path).run("Count.")
         saved = json.loads(path.read_text(encoding="utf-8"))
         assert saved["info"]["config"]["elision"] == {"sessions": model.list_sessions()}
@@ -166,7 +167,7 @@ def check_second_overflow_ends_the_run() -> None:
         "prompt is too long: 9000 tokens > 4000 maximum", model="gpt-5", llm_provider="openai"
     )
     script = Script(*list_counts(5), error, error)
-    with ElisionLitellmModel("masking(window=2)", **make_options(store="memory:")) as model:
+    with ElisionLitellmModel("masking(window=2)", **gather_options(make_options(store="memory:"))) as model:
         try:
             make_agent(model).run("Count.")
         except litellm.ContextWindowExceededError:
@@ -188,7 +189,7 @@ def check_bound_thinking_is_left_alone() -> None:
         history.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"{number}\n" * 900})
     script = Script([bash("true")])
     with ElisionLitellmModel(
-        STRATEGY, **make_options(store="memory:", model_name="anthropic/claude-opus-5-5")
+        STRATEGY, **gather_options(make_options(store="memory:", model_name="anthropic/claude-opus-5-5"))
     ) as model:
         model.query(history)
     assert count_hidden(script.requests[0]["messages"]) == 0
@@ -200,7 +201,7 @@ def check_text_based_model() -> None:
     fence = "```mswea_bash_command\n{}\n```"
     commands = [f"seq {number}000 {number}400" for number in range(1, 7)]
     script = Script(*(fence.format(command) for command in [*commands, END]))
-    with ElisionLitellmTextbasedModel(STRATEGY, **make_options(store="memory:")) as model:
+    with ElisionLitellmTextbasedModel(STRATEGY, **gather_options(make_options(store="memory:"))) as model:
         agent = make_agent(model)
         agent.run("Count.")
     assert "tools" not in script.requests[-1]

@@ -17,7 +17,7 @@ from openhands.sdk.llm.exceptions import LLMContextWindowExceedError
 from openhands.sdk.testing import TestLLM
 from openhands.sdk.tool import Tool
 
-from elision import Sessions
+from elision import Advanced, Sessions
 from elision.adapters.openhands import RECALL_TOOLS, ElisionCondenser
 from elision.errors import SettingError
 from tests.adapters.case_runner import catch
@@ -69,7 +69,9 @@ def count_hidden(messages: list[Any]) -> int:
 
 
 def check_options_are_json() -> None:
-    assert "stored as json" in catch(SettingError, lambda: ElisionCondenser(store="memory:", pin=lambda message: False))
+    assert "stored as json" in catch(
+        SettingError, lambda: ElisionCondenser(store="memory:", advanced=Advanced(pin=lambda message: False))
+    )
 
 
 def check_stored_and_loaded() -> None:
@@ -84,7 +86,7 @@ def check_stored_and_loaded() -> None:
 
 def check_second_overflow_ends_the_run() -> None:
     """Without it the SDK would ask for condensations for ever."""
-    condenser = ElisionCondenser("masking(window=2)", store="memory:", family="second")
+    condenser = ElisionCondenser("masking(window=2)", store="memory:", advanced=Advanced(family="second"))
     conversation = open_conversation(condenser, *(look(part) for part in range(1, 6)), OVERFLOW, OVERFLOW)
     assert "too long" in catch(Exception, lambda: play(conversation))
     assert len(requests) == 7
@@ -93,7 +95,7 @@ def check_second_overflow_ends_the_run() -> None:
 
 def check_condensation_of_the_user() -> None:
     """What a user asks for hides what may be hidden, twice too."""
-    condenser = ElisionCondenser("masking(window=2)", store="memory:", family="user")
+    condenser = ElisionCondenser("masking(window=2)", store="memory:", advanced=Advanced(family="user"))
     conversation = open_conversation(
         condenser, *(look(part) for part in range(1, 6)), say("Wait."), say("Listed."), say("Listed again.")
     )

@@ -113,7 +113,7 @@ def check_managed_agents() -> None:
         agent.run("List.")
         assert child._elision.session != agent._elision.session
         assert len(elision.sessions) == 2
-        assert elision.sessions.open(child._elision.session).turns == 4
+        assert len(elision.sessions.open(child._elision.session).turns) == 4
     assert count_hidden(child_model.requests[-1]) == 2
 
 

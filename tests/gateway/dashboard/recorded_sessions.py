@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from elision import Advanced
 from elision.formats.registry import read_runs
 from elision.manager import ContextManager
+from elision.manager.advanced_options import gather_options
 from elision.providers.provider import Api
 from elision.stores.store import Store
 from elision.strategies.guards import Guards
@@ -72,7 +74,11 @@ class RecordedClient:
         )
         options = {"guards": Guards(plateau_window=5), **options}
         self.context = ContextManager(
-            strategy, store=store, session=session, model=model, dialect=api, clock=SteppingClock(now), **options
+            strategy,
+            store=store,
+            session=session,
+            model=model,
+            **gather_options({"advanced": Advanced(dialect=api, clock=SteppingClock(now)), **options}),
         )
         self._api, self._model, self._recalls, self._made = api, model, recalls, 0
         self._hidden: list[str] = []
@@ -98,7 +104,7 @@ class RecordedClient:
         self._follower.take(answer.body)
         self._hidden += [each.handle for each in view.diagnostics.masked]
         if self._made in self._recalls:
-            self.context.recall(self._hidden[-1], head=40, by="tool")
+            self.context.session.recall(self._hidden[-1], head=40, by="tool")
 
     def _iterate_tools(self) -> Iterator[dict[str, Any]]:
         names = sorted({action.name for turn in self._follower.recorded.run.turns for action in turn.actions})
@@ -125,7 +131,11 @@ def record_hostile_session(store: Store, session: str = HOSTILE) -> None:
     messages: list[dict[str, Any]] = [{"role": "user", "content": HOSTILE}]
     clock = SteppingClock(1_700_000_000.0)
     with ContextManager(
-        "masking(window=1, schedule=every-turn)", store=store, session=session, model=HOSTILE, clock=clock
+        "masking(window=1, schedule=every-turn)",
+        store=store,
+        session=session,
+        model=HOSTILE,
+        advanced=Advanced(clock=clock),
     ) as context:
         for number in range(1, 6):
             view = context.prepare(messages)

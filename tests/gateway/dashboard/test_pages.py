@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision import Advanced
 from elision.cli.app import app
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.json_views import MAX_TEXT_CHARS, decode_key, encode_key
@@ -128,7 +129,7 @@ def test_what_a_fork_shares_counts_once(tmp_path: Path) -> None:
     """A fork's own figures leave out the calls of its parent; the whole log is what its page shows."""
     store = SqliteStore(tmp_path / "agent.db")
     eager, clock, messages = "masking(window=2, schedule=every-turn)", SteppingClock(1_700_000_000.0), stored.opening()
-    with ContextManager(eager, store=store, session="main", model=SONNET, clock=clock) as context:
+    with ContextManager(eager, store=store, session="main", model=SONNET, advanced=Advanced(clock=clock)) as context:
         for turn in range(1, 9):
             context.prepare(messages)
             messages = [*messages, *stored.looked(turn)]

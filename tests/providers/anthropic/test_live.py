@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from elision import Advanced
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 
@@ -25,7 +26,9 @@ def test_a_reference_to_a_tool_is_never_hidden() -> None:
     found = [{"type": "tool_reference", "tool_name": "exchange_rate"}]
     long = [{"type": "text", "text": "a line of many words\n" * 50}]
     given = [{"role": "user", "content": "Work."}, *step("t1", found), *step("t2", long), *step("t3", "ok")]
-    context = ContextManager(EAGER, store=MemoryStore(), dialect="anthropic", model="claude-opus-4-5")
+    context = ContextManager(
+        EAGER, store=MemoryStore(), advanced=Advanced(dialect="anthropic"), model="claude-opus-4-5"
+    )
     sent = context.prepare(given).messages
     results = [message["content"][0]["content"] for message in sent[2::2]]
     assert results == [found, "[hidden]", "ok"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from elision import Advanced
 from elision.manager import ContextManager
 from elision.providers.live.live_turns import LiveTurns
 from elision.providers.openai_responses.live import LiveOpenAIResponses
@@ -70,7 +71,9 @@ def sent_for(items: list[dict[str, Any]], strategy: str = "masking(window=1, sch
             {"type": "function_call", "call_id": f"c{number}", "name": "f", "arguments": "{}"},
             {"type": "function_call_output", "call_id": f"c{number}", "output": "ok"},
         ]
-    context = ContextManager(strategy, store=MemoryStore(), dialect="openai-responses", model="gpt-5.2")
+    context = ContextManager(
+        strategy, store=MemoryStore(), advanced=Advanced(dialect="openai-responses"), model="gpt-5.2"
+    )
     return context.prepare([{"role": "user", "content": "Work."}, *items, *more]).messages
 
 

@@ -19,6 +19,7 @@ from elision.agent.loop import run_agent
 from elision.agent.model import Json, Model, Shape
 from elision.agent.retry import RetryPolicy
 from elision.errors import BudgetError, ElisionError, SettingError
+from elision.manager.advanced_options import gather_options
 from elision.manager.context import ContextManager
 from elision.strategies.guards import Guards
 from elision.strategies.spec import parse_strategy
@@ -139,7 +140,7 @@ def run_task(
     prices = prices if model else replace(prices, tokenizer=OURS)
     clock = SimulatedClock(seed=seed, pauses=knobs.pauses)
     with tempfile.TemporaryDirectory(prefix="elision-loop-") as folder:
-        options: dict[str, Any] = {"guards": Guards(), **variant.options}
+        options: dict[str, Any] = {"guards": Guards(), "clock": clock, **variant.options}
         world = FAMILIES[family](seed, knobs, Path(folder))
         shape: Shape = model.shape if model else "anthropic" if prices.cache.kind == "breakpoints" else "openai"
         if model is not None:
@@ -148,12 +149,11 @@ def run_task(
         options["summarizer"] = "digest" if share is None else SummarizingModel(world.skill, seed, share, prices)
         scripted = ScriptedAgent(world.skill, seed, knobs, shape)
         metered = MeteredModel(model or scripted, prices, make_counter(), clock, prices.window, payer)
-        context = ContextManager(
-            variant.strategy, store="memory:", prices=prices, clock=clock, dialect=shape, **options
-        )
+        options = gather_options({**options, "dialect": shape})
+        context = ContextManager(variant.strategy, store="memory:", prices=prices, **options)
         with context:
             ending = _run(metered, world, context, MOST_CALLS * knobs.calls, is_live=model is not None)
-            summaries = context.report().summaries.usd
+            summaries = context.session.report().summaries.usd
         if model is not None and metered.failure is not None:
             world.close()
             raise EndpointError(str(metered.failure))
