@@ -21,7 +21,8 @@ PROJECT: dict[str, Any] = tomllib.loads((Path(__file__).parents[1] / "pyproject.
 #: Extra ("" for the base) -> what it may bring beside the base and the extras that it names; direct packages first.
 #: A package that a newer release of another brings is added here, or kept out there.
 ALLOWED = {
-    "": "backports-zstd google-re2 msgspec platformdirs tiktoken | certifi charset-normalizer idna regex requests urllib3",
+    "": "backports-zstd google-re2 msgspec platformdirs tiktoken"
+    " | certifi charset-normalizer idna regex requests urllib3",
     "cli": "click genai-prices rich | annotated-types anyio h11 httpcore2 httpx2 markdown-it-py mdurl pydantic"
     " pydantic-core pygments truststore typing-extensions typing-inspection",
     "report": "numpy resvg-py |",
