@@ -21,9 +21,9 @@ from elision import ContextManager, open_store
 from elision.agent import AnthropicModel, Model, OpenAIModel, RunReport, Shell, Step, run_agent
 from elision.agent.prompts import SYSTEM_PROMPT
 from elision.agent.resume import load_conversation
-from elision.cli.view_text import escape_controls
 from elision.config import TypedOption, load_settings
 from elision.errors import ElisionError, SettingError
+from elision.lab.report.passages import escape_controls
 from elision.providers.provider_table import PROVIDERS
 
 

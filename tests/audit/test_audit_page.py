@@ -6,11 +6,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from elision.audit.audit_page import build_audit_page
 from elision.audit.audit_report import AuditReport
+from elision.audit.bill_report import build_bill_report
 from elision.audit.cause_table import CAUSES
 from elision.audit.run_partition import partition_run
 from elision.audit.saving_estimate import SavingEstimate
+from elision.lab.report.page import build_page
 from elision.lab.results import SentSummary
 from tests.audit.planted_runs import PRICES, SIZER, PlantedRun
 
@@ -29,6 +30,10 @@ def report(file: str = "logs/s.jsonl", reader: str = "claude-code") -> AuditRepo
             on_top_usd=1.0,
         ),
     )
+
+
+def build_audit_page(found: AuditReport, paths: list[Path]) -> str:
+    return build_page(build_bill_report(found, paths))
 
 
 def test_the_page_has_every_cause_and_the_next_command() -> None:

@@ -115,7 +115,7 @@ def test_without_usage(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
     (tmp_path / "mute.json").write_text(json.dumps(messages))
     text = run(tmp_path / "mute.json").stdout
-    assert "\nNo usage recorded, 1 run: mute\n" in text
+    assert "\n  No usage recorded, 1 run: mute\n" in text
     assert text.endswith("  No bill to compare with: 1 run without usage.\n")
 
 

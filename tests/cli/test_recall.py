@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from elision.cli.app import app
-from elision.cli.view_text import make_visible
 from elision.errors import ElisionError, SettingError, UnknownHandle
+from elision.lab.report.passages import make_visible
 from elision.manager import ContextManager
 from tests.cli import stored
 

@@ -43,12 +43,12 @@ def test_a_rule_has_one_line_at_80_columns() -> None:
     spec = 'masking(rules=[rule(args="*reproduce*", keep=true), rule(below=40)])'
     result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["replay", "--rules", str(RUN), "-s", spec])
     lines = result.output.splitlines()
-    assert [line.split("  ")[0] for line in lines[:3]] == [
+    assert [line.split("  ")[0] for line in lines if line.startswith("rule")] == [
         "rule",
         'rule(args="*reproduce*", keep=true)',
         "rule(below=40)",
     ]
-    assert lines[3] == "90 tool results in 1 run."
+    assert "90 tool results in 1 run." in result.output
 
 
 def test_without_a_strategy_the_error_has_an_example() -> None:

@@ -14,10 +14,11 @@ from click.testing import CliRunner, Result
 from elision import Advanced
 from elision.cli.app import app
 from elision.cli.show_chart import SCALE, draw_chart
-from elision.cli.show_screen import FIRST, LAST
+from elision.cli.show_report import FIRST, LAST
 from elision.engine import Log, LogSetup
 from elision.errors import ElisionError, SpecError, UnknownHandle
 from elision.formats.registry import read_runs
+from elision.lab.report.report import join_words
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
 from elision.manager.exchanges import Exchanges
@@ -335,11 +336,11 @@ def test_turns_by_hand_as_they_were_sent(tmp_path: Path, dialect: Any) -> None:
 def test_the_page_of_a_call(kept: tuple[str, list[ContextView]]) -> None:
     """The view, what its pass did, what it cost, what the provider reported and what was read again behind it."""
     text = words(printed("main", "--call", "5", "--store", kept[0]))
-    assert "call 5 of 8" in text
+    assert "Call 5 of 8" in text
     assert "t2.1 look masked now, was" in text
     assert "for the prompt · so far" in text
     assert f"reported {kept[1][4].diagnostics.after:,} tokens" in text
-    assert "recalled t1.1 behind this call" in text
+    assert "recalled t1.1 after this call" in text
     assert "no summary (server)" in printed("burning", "--call", "6", "--store", kept[0])
 
 
@@ -379,7 +380,7 @@ def test_bills_within_a_percent(tmp_path: Path, name: str, strategy: str) -> Non
 
 def test_the_chart() -> None:
     """What was sent is drawn to scale, raw is shaded above it, and the scale names the top."""
-    rows = [row.plain for row in draw_chart([60, 30, 60], [60, 90, 120], SCALE + 3)]
+    rows = [join_words(row) for row in draw_chart([60, 30, 60], [60, 90, 120], SCALE + 3)]
     assert rows[0].strip().startswith("120")
     assert rows[3][SCALE:].rstrip() == "█░█"
     assert rows[0][SCALE:].rstrip() == "  ░"
@@ -389,14 +390,14 @@ def test_many_calls_in_few_cells() -> None:
     """Of several calls in one cell the largest shows, and no row is too wide."""
     sent = [10] * 500
     sent[250] = 100
-    rows = [row.plain for row in draw_chart(sent, sent, 40)]
+    rows = [join_words(row) for row in draw_chart(sent, sent, 40)]
     assert all(len(row) <= 40 for row in rows)
     assert rows[0].count("█") == 1
 
 
 def test_raw_leaves_the_chart() -> None:
     """A raw context many times as large does not press what was sent to the ground."""
-    rows = [row.plain for row in draw_chart([100, 100], [100, 100_000], SCALE + 2)]
+    rows = [join_words(row) for row in draw_chart([100, 100], [100, 100_000], SCALE + 2)]
     assert rows[0].strip().startswith("400")
     assert rows[-1][SCALE:] == "██"
 
@@ -482,7 +483,7 @@ def test_a_call_names_what_the_client_did_not_show(tmp_path: Path) -> None:
         view = context.prepare([*messages, *stored.looked(1)])
     page = words(printed("s", "--call", "last", "--store", stored.url(tmp_path)))
     assert f"sent {view.diagnostics.after:,} tokens" in page
-    assert "beside 9,000 of the tokens sent are in no message above" in page
+    assert "elsewhere 9,000 of the tokens sent are in no message above" in page
 
 
 def test_what_was_folded_is_said(tmp_path: Path) -> None:

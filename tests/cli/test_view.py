@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from elision.cli.app import app
-from elision.cli.view_text import FoldedText, escape_controls, fold_text
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
+from elision.lab.report.passages import FoldedText, escape_controls, fold_text
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -40,6 +40,7 @@ def read_call(text: str) -> dict[str, Any]:
     """What --json prints, without the envelope."""
     found: dict[str, Any] = json.loads(text)
     assert (found.pop("schema"), found.pop("command")) == ("elision/1", "view")
+    found.pop("headline", "")
     return found
 
 
@@ -91,8 +92,8 @@ def test_a_real_view_is_the_golden_one(name: str) -> None:
 
 def test_the_last_call_is_shown_if_none_is_asked_for() -> None:
     """The excerpt has seven calls."""
-    assert "call 7 of 7" in printed(EXCERPT)
-    assert "call 2 of 7" in printed(EXCERPT, "--call", 2)
+    assert "Call 7 of 7" in printed(EXCERPT)
+    assert "Call 2 of 7" in printed(EXCERPT, "--call", 2)
 
 
 def test_long_texts_are_folded_with_a_count_unless_all_is_asked_for() -> None:
@@ -146,6 +147,31 @@ def test_a_fold_breaks_at_spaces_and_leaves_short_texts_alone() -> None:
     assert len(cut.head) + cut.letters + len(cut.tail) == len(text)
     assert fold_text("one\ntwo\nthree", 1, 1, 40) == FoldedText("one\ntwo\nthree")
     assert fold_text("x" * 1000, 1, 1, 100).head == "x" * 100
+
+
+def test_a_page_shows_the_same(tmp_path: Path) -> None:
+    """With --html: the messages, what is masked, the totals; the middle of a long text opens by a click."""
+    file = tmp_path / "view.html"
+    text = printed(EXCERPT, "--strategy", PLAIN, "--call", 5, "--html", file)
+    page = file.read_text(encoding="utf-8").replace("\xa0", " ")
+    assert page.startswith("<!doctype html>")
+    for words in (text.splitlines()[0], "masked now, was 1,228 tokens", "3 of 5 observations masked", "turn 4"):
+        assert words in page
+    long = (EXCERPT, "--strategy", "raw", "--call", 4, "--html", file)
+    for more, is_folded in (((), True), (("--full",), False)):
+        printed(*long, *more)
+        found = re.search(r"<details><summary>[\d,]+ more rows</summary>", file.read_text(encoding="utf-8"))
+        assert bool(found) == is_folded
+    assert "leave out --all" in refused(SpecError, EXCERPT, "--all", "--json", "--html", file)
+
+
+def test_a_long_text_is_whole_on_a_page(tmp_path: Path) -> None:
+    """Beginning, middle and end of a folded text are all of it, and nothing in it is markup."""
+    rows = [f"row {number} <b>" for number in range(60)]
+    printed(chat(tmp_path / "run.json", "\n".join(rows)), "--strategy", "raw", "--html", tmp_path / "view.html")
+    page = (tmp_path / "view.html").read_text(encoding="utf-8")
+    assert re.findall(r"row \d+ &lt;b&gt;", page) == [row.replace("<b>", "&lt;b&gt;") for row in rows]
+    assert "<b>" not in page
 
 
 # -- differences ----------------------------------------------------------------------------------------------------
@@ -233,8 +259,8 @@ def test_letters_of_any_script_come_back(tmp_path: Path) -> None:
 
 def test_the_longest_run_of_a_file_unless_one_is_named() -> None:
     """The file holds two, of 13 and 10 turns."""
-    assert "call 13 of 13" in printed(SEVERAL)
-    assert "call 10 of 10" in printed(SEVERAL, "--trajectory", "line 2")
+    assert "Call 13 of 13" in printed(SEVERAL)
+    assert "Call 10 of 10" in printed(SEVERAL, "--trajectory", "line 2")
 
 
 def test_an_unknown_run_lists_those_that_are_there() -> None:
@@ -275,7 +301,7 @@ def test_problems_of_a_file_are_told_beside_the_page(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text(SEVERAL.read_text() + "{broken\n" * 8)
     result = run(path)
-    assert "call 13 of 13" in result.stdout
+    assert "Call 13 of 13" in result.stdout
     assert result.stderr.count(f"{path}:") == 5
     assert "3 more" in result.stderr
 

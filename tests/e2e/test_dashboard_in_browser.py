@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from elision.gateway.dashboard.json_views import encode_key
 from elision.gateway.dashboard.pages import make_routes
 from elision.manager import ContextManager
 from elision.stores.sqlite import SqliteStore
-from elision.stores.store import Store
+from elision.stores.store import NewSession, Store
 from elision.trajectory.events import RequestSent
 from tests.gateway.dashboard.recorded_sessions import (
     HOSTILE,
@@ -81,7 +82,7 @@ class Opened:
             const start = performance.now();
             const look = () => {{
                 if ({condition}) done();
-                else if (performance.now() - start > 20000) failed(new Error('waited in vain'));
+                else if (performance.now() - start > 60000) failed(new Error('waited in vain'));
                 else requestAnimationFrame(look);
             }};
             look();
@@ -654,3 +655,61 @@ def test_hiding_and_caching_are_told_apart(opened: Open, url: str) -> None:
     # The eager schedule of this session costs more than it saves; its breakpoints save all the same.
     assert hiding.startswith("+$")
     assert caching.startswith("−$")
+
+
+def fill_store(store: SqliteStore, number: int) -> None:
+    """Add `number` sessions of one call each, the last one the newest."""
+    record_session(store, "pattern", MINI, 1, now=1_700_000_000.0)
+    events = list(store.events("pattern"))
+    for place in range(number):
+        key, at = f"filled-{place:04}", 1_700_001_000.0 + place
+        store.create_with_events(NewSession(key=key, family=key, at=at), events, at=at)
+
+
+def test_a_walk_from_the_first_visit_to_five_thousand_sessions(opened: Open, tmp_path: Path) -> None:
+    """Empty at first; then one session, then 5,000, in the tab that stays open; a second tab, a phone, and the dark."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    with Served(kept) as served:
+        page = opened(served.url, wait=False)
+        page.until("document.getElementById('headline').textContent.startsWith('Ready')")
+        assert "No session yet" in page.text("#empty")
+        assert f"OPENAI_BASE_URL={served.url}v1" in page.text("#way-openai")
+
+        record_session(kept, "first", PI, 24, EAGER, now=1_700_000_000.0)
+        page.page.wait_for_selector("#chart svg")
+        page.until("document.getElementById('headline').textContent.match(/Saved|Cost/)")
+        assert page.text("#session-key") == "first"
+        assert not page.page.is_visible("#empty")
+        # What one session says of itself is not said of all sessions as well.
+        assert not page.page.is_visible("#totals")
+
+        fill_store(kept, 5_000)
+        page.until("document.getElementById('totals').innerText.includes('of 5,002 sessions')")
+        # Their logs are read bit by bit, and the page says how many are still to come.
+        assert re.search(r"[\d,]+ sessions still to be read", page.text("#scope"))
+        assert page.text("#found") == "The newest 20 of 5,002 sessions"
+        assert page.run("document.querySelectorAll('#sessions li').length") == 20
+        # The session that was looked at is still the one that is shown.
+        assert page.text("#session-key") == "first"
+        page.page.fill("#search", "filled-0042")
+        page.until("document.getElementById('found').textContent === '1 session found'")
+        page.page.click("#sessions a")
+        page.until("document.getElementById('session-key').textContent === 'filled-0042'")
+
+        second = opened(served.url, "first", width=390, scheme="dark")
+        assert second.text("#session-key") == "first"
+        assert second.width <= 390
+        assert second.run("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 25)"
+        assert page.text("#session-key") == "filled-0042"
+        for each in (page, second):
+            assert each.run(_CUT) == []
+            each.close()
+    kept.close()
+
+
+#: Texts and tables that reach beyond the window, and boxes whose content does not fit them.
+_CUT = """[...document.querySelectorAll('main *, nav *, header *, #totals *')].filter(node => {
+    const box = node.getBoundingClientRect(), style = getComputedStyle(node);
+    if (!box.width || node.closest('svg, pre') || style.overflowX !== 'visible') return false;
+    return box.right > innerWidth + 1 || box.left < -1;
+}).map(node => `${node.tagName} ${node.id} ${node.className} ${node.textContent.slice(0, 40)}`)"""

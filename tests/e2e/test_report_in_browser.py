@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from elision.lab.elongation import TurnAssumption, TurnFactor
-from elision.lab.report import html
-from elision.lab.report.tuning_page import build_tuning_page
+from elision.lab.report.page import build_page
+from elision.lab.report.replay_report import build_replay_report
+from elision.lab.report.tuning_report import build_tuning_report
 from elision.lab.results import Study
 from elision.lab.tuning.tuning_result import Tuning
 from tests.lab.report.studies import HOSTILE, empty, hostile, study
@@ -64,8 +65,8 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 
     def open_page(what: Study | Tuning, *, width: int = 1280, scheme: Any = "light") -> Opened:
         file = tmp_path / f"report{len(pages)}.html"
-        text = build_tuning_page(what, MADE_BY) if isinstance(what, Tuning) else html.build_page(what)
-        file.write_text(text, encoding="utf-8")
+        report = build_tuning_report(what, MADE_BY) if isinstance(what, Tuning) else build_replay_report(what)
+        file.write_text(build_page(report), encoding="utf-8")
         page = context.new_page()
         result = Opened(page, file.as_uri())
         page.on("request", lambda request: result.requests.append(request.url))
@@ -149,10 +150,47 @@ def test_every_column_fits_a_desk(opened: Open) -> None:
     )
     turns = TurnAssumption(mode="band", factors={"masking": TurnFactor(low=0.9, high=1.1, basis="five models")})
     report = opened(replace(what, rows=rows, turns=turns))
+    ask_for_columns(report)
     titles = report.run("[...document.querySelectorAll('thead')].map(each => each.textContent).join()")
     for title in ("break-even", "as measured", "own words", "visible, not in summary"):
         assert title in titles
     assert report.run(_CUT_TABLES) == 0
+
+
+def ask_for_columns(report: Opened) -> None:
+    """Tick the box above each table that has more columns."""
+    for box in report.page.locator(".columns input").all():
+        box.check()
+
+
+_VISIBLE_HEADS = """[...document.querySelectorAll('table')].map(
+    table => [...table.querySelectorAll('thead th')].filter(head => head.getClientRects().length).length
+)"""
+
+
+@pytest.mark.parametrize("page", [study, tuning])
+def test_a_table_has_seven_columns_until_the_reader_asks_for_more(
+    opened: Open, page: Callable[[], Study | Tuning]
+) -> None:
+    """None has more at first; with its box ticked one has all of them, and still fits."""
+    report = opened(page())
+    assert max(report.run(_VISIBLE_HEADS)) == 7
+    ask_for_columns(report)
+    assert max(report.run(_VISIBLE_HEADS)) > 7
+    assert report.run(_CUT_TABLES) == 0
+
+
+@pytest.mark.parametrize("page", [study, tuning, hostile])
+def test_nothing_is_cut_off_on_a_phone(opened: Open, page: Callable[[], Study | Tuning]) -> None:
+    """Each figure stands below its heading, within the window, with all columns too, and no table scrolls sideways."""
+    report = opened(page(), width=390)
+    for _ in range(2):
+        assert report.run(_CUT_TABLES) == 0
+        ends = "[...document.querySelectorAll('td, th, p, h1, h2')].map(node => node.getBoundingClientRect().right)"
+        assert report.run(f"Math.max(...{ends})") <= 390
+        ask_for_columns(report)
+    labels = "[...document.querySelectorAll('td[data-title]')].map(node => getComputedStyle(node, '::before').content)"
+    assert '"none"' not in report.run(labels)
 
 
 def test_a_tuning_fits_a_desk_and_a_phone(opened: Open) -> None:
@@ -271,6 +309,7 @@ def test_unknown_values_sort_last(opened: Open) -> None:
     """Runs without hindsight stand below the others, whichever way the column is sorted."""
     report = opened(study())
     report.page.select_option("#only", label="all")
+    ask_for_columns(report)
     for _ in range(2):
         report.page.click("#runs th button >> text=hindsight")
         values = report.column("×\xa0hindsight")

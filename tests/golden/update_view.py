@@ -10,9 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from elision.cli.view_screen import ViewScreen
+from elision.cli.view_report import ViewReporter
 from elision.formats.registry import read_runs
 from elision.lab.head_estimate import add_recorded_head
+from elision.lab.report.terminal import print_report
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.providers.anthropic import render as render_anthropic
 from elision.providers.openai_chat import render as render_openai_chat
@@ -42,11 +43,11 @@ def _view(renderer: ViewRenderer) -> ViewAt:
     )
 
 
-def _screen(draw: Callable[[ViewScreen, ViewAt], None]) -> str:
+def _screen(*, diff: bool) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, color_system=None, legacy_windows=False)
-    screen = ViewScreen(console, _run(), SPEC, SIZER, full=False)
-    draw(screen, _view(render_openai_chat.OpenAIChatRenderer()))
+    reporter = ViewReporter(trajectory=_run(), label=SPEC, sizer=SIZER, full=False)
+    print_report(reporter.build(_view(render_openai_chat.OpenAIChatRenderer()), diff=diff), console)
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
@@ -58,8 +59,8 @@ def _json(renderer: ViewRenderer) -> str:
 
 #: Golden file -> what it should hold.
 CASES: dict[str, Callable[[], str]] = {
-    "page.txt": lambda: _screen(ViewScreen.print_view),
-    "difference.txt": lambda: _screen(ViewScreen.print_changes),
+    "page.txt": lambda: _screen(diff=False),
+    "difference.txt": lambda: _screen(diff=True),
     "openai.jsonl": lambda: _json(render_openai_chat.OpenAIChatRenderer()),
     "anthropic.jsonl": lambda: _json(render_anthropic.AnthropicRenderer()),
 }

@@ -18,6 +18,7 @@ from elision.errors import SpecError
 from elision.lab.candidates import parse_candidates
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices
 from elision.lab.report import terminal, wording
+from elision.lab.report.replay_report import build_replay_report
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.study import run_study
@@ -219,7 +220,7 @@ def test_reports_say_who_wrote(tmp_path: Path) -> None:
         assert "the prices of the runs" in words
         assert "0 from the cache" in words
         printed = io.StringIO()
-        terminal.print_study(found, Console(file=printed, width=400))
+        terminal.print_report(build_replay_report(found), Console(file=printed, width=400))
         assert printed.getvalue().count(words) == 1
         assert found.json()["summarizer"] == {
             "spec": "openai:writer-1",

@@ -11,7 +11,7 @@ import pytest
 from elision.errors import FormatError, SpecError
 from elision.lab.candidates import default_candidates, parse_candidates
 from elision.lab.progress import StudyProgress
-from elision.lab.report.columns import COLUMNS, FOLDED, select_columns
+from elision.lab.report.columns import FOLDED, select_columns
 from elision.lab.results import Row, Study, total
 from elision.lab.run_loading import load_runs
 from elision.lab.study import run_study
@@ -68,9 +68,9 @@ def test_what_is_folded_is_counted_once() -> None:
     assert raw.peak - folded.peak == folded.folded_tokens > 10_000
     assert folded.folded >= masked.folded > 0
     assert study.json()["totals"][2]["folded_tokens"] == folded.folded_tokens
-    headings = [column.heading for column in select_columns(COLUMNS, study)]
+    headings = [column.heading for column in select_columns(study)]
     assert FOLDED in headings
-    assert FOLDED not in [column.heading for column in select_columns(COLUMNS, _study(SWE_AGENT, specs=("raw",)))]
+    assert FOLDED not in [column.heading for column in select_columns(_study(SWE_AGENT, specs=("raw",)))]
 
 
 def test_raw_costs_raw(one: Study) -> None:

@@ -22,28 +22,41 @@ from elision.lab.report.figures import (
     format_share,
     format_tokens,
     format_usd,
+    neutralize_text,
 )
-from elision.lab.report.names import neutralize_text
+from elision.lab.report.report import Column
 from elision.lab.report.sent_wording import describe_sent, label_sent_rows
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED
 
 #: Runs that are named whose recorded bill is not the sum of their causes.
 LISTED_DEVIATIONS: Final = 5
-#: Titles of the cells of one format.
-READER_TITLES: Final = ("runs", "calls", "causes", "recorded", "difference", "largest cause")
+#: Of the cells of one format.
+READER_COLUMNS: Final = (
+    Column("runs", 5),
+    Column("calls", 4),
+    Column("causes", 6),
+    Column("recorded", 3),
+    Column("difference", 2),
+    Column("largest cause", 1, "left"),
+)
 #: Format of a log -> what `elision wrap` calls the agent that wrote it.
 _WRAPPED: Final = {"claude-code": "claude", "codex": "codex", "opencode": "opencode", "pi-session": "pi"}
 
 
 def write_audit_headline(report: AuditReport) -> str:
-    """Return the bill and what of it could have been avoided, in one sentence."""
+    """Return the bill, what of it could have been avoided, and what Elision would have cost where that is less."""
     billed = [run for run in report.runs if run.calls]
     if not billed:
         return "No billed call with a known price was found."
     share = format_share(divide_or_none(report.avoidable_usd, report.usd))
     scope = f"{format_plural(report.calls, 'call')} in {format_plural(sum(run.runs for run in billed), 'run')}"
     avoidable = f"{format_usd(report.avoidable_usd)} ({share})"
-    return f"{format_usd(report.usd)} for {scope}; at most {avoidable} of it could have been avoided."
+    text = f"{format_usd(report.usd)} for {scope}; at most {avoidable} of it could have been avoided."
+    saving = report.saving
+    if saving is None or saving.to_recorded is None or saving.to_recorded >= LEAST_SAVING:
+        return text
+    costs = f"{format_usd(saving.strategy_usd)} instead of {format_usd(saving.recorded_usd)}"
+    return f"{text} Masking would have cost {costs} ({format_change(saving.to_recorded)})."
 
 
 def describe_recorded_bill(report: AuditReport) -> str:

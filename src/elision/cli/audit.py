@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
     from elision.audit.run_partition import PriceFinder
     from elision.trajectory.prices import Prices
-
-#: Runs after which a log says how far the audit is.
-REPORTED_RUNS = 50
 
 
 def audit(
@@ -73,12 +70,12 @@ def audit(
     no saving, `elision replay` does.
     """
     # Slow to import, and help needs none of it.
-    from elision.audit.audit_page import build_audit_page
-    from elision.audit.audit_table import print_audit
+    from elision.audit.bill_report import build_bill_report
     from elision.audit.log_audit import audit_logs
     from elision.cli.calibration import calibrate_runs
-    from elision.cli.console import open_console, open_notes
-    from elision.cli.outputs import check_outputs, encode_report, make_provenance, print_json, write_reports
+    from elision.cli.console import open_notes
+    from elision.cli.outputs import check_outputs, make_provenance, show_report
+    from elision.cli.progress_meter import ProgressMeter
     from elision.cli.reader_bugs import exit_on_reader_bug
     from elision.lab.report.figures import format_plural
 
@@ -103,20 +100,19 @@ def audit(
             return
         report = found
     else:
-        with _show_progress(notes) as progress:
-            report = audit_logs(
-                places, tokens=tokens, price=_make_price_finder(own), replays=not no_replay, progress=progress
-            )
+        with ProgressMeter(notes, "auditing") as meter:
+
+            def show(runs: int, file: str) -> None:
+                meter.show(f"{format_plural(runs, 'run')} audited; now {file[-60:]}")
+
+            finder = _make_price_finder(own)
+            report = audit_logs(places, tokens=tokens, price=finder, replays=not no_replay, progress=show)
     calibration = calibrate_runs(places, tokens) if calibrate else None
-    failure = write_reports(files, lambda _: encode_report(build_audit_page(report, places, make_provenance())), notes)
-    if json:
-        added = {"calibration": calibration.to_json()} if calibration else {}
-        print_json("audit", report.to_json() | added)
-    else:
-        console = open_console()
-        print_audit(report, console, places, detail=full)
-        if calibration is not None:
-            calibration.print(console, detail=full)
+    shown = build_bill_report(report, places, make_provenance(), detail=full)
+    if calibration is not None:
+        sections = [*shown.sections, *calibration.build_sections(detail=full)]
+        shown = replace(shown, sections=sections, data={**shown.data, "calibration": calibration.to_json()})
+    failure = show_report(shown, files, notes, as_json=json)
     if failure is not None:
         raise failure
     if not report.finished:
@@ -162,25 +158,3 @@ def _make_price_finder(own: Prices | None) -> PriceFinder:
         return own
 
     return price
-
-
-@contextmanager
-def _show_progress(notes: Console) -> Iterator[Callable[[int, str], None]]:
-    """Give what shows how far the audit is: one line that changes, or in a log a line now and then."""
-    from elision.lab.report.names import neutralize_text
-
-    if not notes.is_terminal:
-
-        def log(runs: int, file: str) -> None:
-            if runs and runs % REPORTED_RUNS == 0:
-                notes.print(f"audited {runs} runs", highlight=False)
-
-        yield log
-        return
-    with notes.status("reading") as status:
-
-        def show(runs: int, file: str) -> None:
-            name = neutralize_text(file)[-60:].replace("[", r"\[")
-            status.update(f"{runs} runs audited; now {name}")
-
-        yield show

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from elision.formats.registry import read_runs
 from elision.lab.bill_check import BillCheck, BillChecks, check_bill
-from elision.lab.bill_check_table import print_checks
 from elision.lab.calibrate import Calibration, CalibrationStudy, calibrate_run
-from elision.lab.calibrate_table import print_study
+from elision.lab.calibration_report import build_calibration_sections, build_check_section
+from elision.lab.report.report import Section
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Problem
 
@@ -25,11 +23,9 @@ class BillComparison:
     study: CalibrationStudy
     checks: BillChecks
 
-    def print(self, console: Console, *, detail: bool) -> None:
-        """Print both. detail: the token bill of every run, too."""
-        console.print()
-        print_study(self.study, console, detail=detail)
-        print_checks(self.checks, console)
+    def build_sections(self, *, detail: bool) -> list[Section]:
+        """Return both. detail: the token bill of every run, too."""
+        return [*build_calibration_sections(self.study, detail=detail), build_check_section(self.checks)]
 
     def to_json(self) -> dict[str, Any]:
         return {**self.study.to_json(), "as_recorded": self.checks.to_json()}

@@ -11,8 +11,8 @@ from typing import IO, Any, Final, cast
 
 from rich.console import Console
 
-from elision.cli.view_text import escape_controls
 from elision.config.setting_readers import conceal_password
+from elision.lab.report.passages import escape_controls
 from elision.stores.store_urls import locate_store
 
 #: Blanks at a line's end, with which rich fills tables and wrapped paragraphs up.

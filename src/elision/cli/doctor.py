@@ -13,11 +13,10 @@ from elision.cli.options import Json, Quiet
 from elision.errors import SettingError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from elision.lab.report.report import Table
     from elision.wrap.findings import SetupFinding
 
-_COLOURS: Final = {"ok": "green", "note": "yellow", "failed": "bold red"}
+_MOODS: Final = {"ok": "better", "note": "warning", "failed": "worse"}
 
 
 def doctor(
@@ -49,39 +48,37 @@ def doctor(
         show_settings(everything=everything, as_json=json, quiet=quiet)
         return
     if prices is not None:
-        from elision.cli.price_tables import show_prices
+        from elision.cli.console import open_notes
+        from elision.cli.outputs import show_report
+        from elision.cli.price_tables import build_prices_report
 
-        show_prices(prices, as_json=json, quiet=quiet)
+        report = build_prices_report(prices, has_notes=not quiet)
+        show_report(report, {}, open_notes(quiet), as_json=json)
         return
     # Slow to import, and help needs none of it.
     from elision.cli.console import open_console
     from elision.cli.outputs import print_json
     from elision.config import load_settings
+    from elision.lab.report.terminal import print_blocks
     from elision.wrap.findings import collect_findings
 
     findings = collect_findings(load_settings(), os.environ)
     if json:
         print_json("doctor", {"findings": [asdict(each) for each in findings]})
     else:
-        open_console().print(_build_table([each for each in findings if not quiet or each.status != "ok"]))
+        print_blocks([_build_table([each for each in findings if not quiet or each.status != "ok"])], open_console())
     if any(each.status == "failed" for each in findings):
         raise click.exceptions.Exit(1)
 
 
 def _build_table(findings: list[SetupFinding]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+    from elision.lab.report.passages import escape_controls
+    from elision.lab.report.report import Column, Table, TableRow, Words
 
-    from elision.cli.view_text import escape_controls
-
-    table = Table(box=SIMPLE_HEAD, padding=(0, 2, 0, 0), show_edge=False, pad_edge=False)
-    table.add_column("looked at", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("found", overflow="fold")
+    columns = [Column("looked at"), Column("", 2, "left"), Column("found", 1, "wrap")]
+    rows = []
     for each in findings:
-        text = Text(escape_controls(each.message))
-        if each.mend:
-            text.append(f"\n→ {escape_controls(each.mend)}", style="dim")
-        table.add_row(each.subject, Text(each.status, style=_COLOURS[each.status]), text)
-    return table
+        mend = f"\n→ {escape_controls(each.mend)}" if each.mend else ""
+        found: Words = [escape_controls(each.message), (mend, "quiet")]
+        rows.append(TableRow([each.subject, [(each.status, _MOODS[each.status])], found]))
+    return Table(columns, rows)

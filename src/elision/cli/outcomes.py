@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from elision.cli.options import HtmlFile, Json, Model, Price, PriceSet, Quiet, c
 from elision.errors import FormatError
 
 if TYPE_CHECKING:
-    from elision.lab.outcomes import InstanceRun, OutcomeStudy
+    from elision.lab.outcomes import InstanceRun
     from elision.lab.outcomes_runs import InstanceNamer
     from elision.trajectory.prices import Prices
 
@@ -68,12 +67,12 @@ def outcomes(
     like their folder or file. A cost is what the recording states, or the reported usage at the model's list price.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_console, open_notes
-    from elision.cli.outputs import check_outputs, print_json, write_reports
+    from elision.cli.console import open_notes
+    from elision.cli.outputs import check_outputs, make_provenance, show_report
     from elision.lab.outcomes import join_outcomes
     from elision.lab.outcomes_files import merge_outcomes, read_outcomes
+    from elision.lab.outcomes_report import build_outcomes_report
     from elision.lab.outcomes_runs import InstanceNamer, load_tasks
-    from elision.lab.outcomes_table import print_study
 
     notes = open_notes(quiet)
     files = {"html": html_file, "png": png_file}
@@ -94,11 +93,7 @@ def outcomes(
         problems=problems,
         priced_as=prices.name if prices else "",
     )
-    failure = write_reports(files, partial(_render_report, study), notes)
-    if json:
-        print_json("lab outcomes", study.to_json())
-    else:
-        print_study(study, open_console())
+    failure = show_report(build_outcomes_report(study, make_provenance()), files, notes, as_json=json)
     if failure is not None:
         raise failure
 
@@ -142,14 +137,3 @@ def _split_name(argument: str) -> tuple[str, str]:
 
 def _is_store(text: str) -> bool:
     return text.startswith(_STORES)
-
-
-def _render_report(study: OutcomeStudy, kind: str) -> bytes:
-    from elision.cli.outputs import encode_report, make_provenance
-    from elision.lab import outcomes_page
-
-    if kind == "png":
-        from elision.lab.report.png import render_png
-
-        return render_png(outcomes_page.draw_picture(study))
-    return encode_report(outcomes_page.build_page(study, make_provenance()))

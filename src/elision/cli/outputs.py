@@ -11,7 +11,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -21,12 +21,9 @@ from rich.console import Console
 
 from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
-from elision.lab.report.png import load_resvg
-from elision.lab.report.provenance import Provenance
+from elision.lab.report.report import SCHEMA, Provenance, Report, encode_report
 from elision.trajectory.redact import DEFAULT
 
-#: The shape of what --json prints.
-SCHEMA: Final = "elision/1"
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
 OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "html": (b"<!doctype html>",),
@@ -56,6 +53,9 @@ def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ())
     Nothing is created or changed. Raises MissingExtra for a PNG without resvg.
     """
     if files.get("png"):
+        # Slow to import: it draws.
+        from elision.lab.report.png import load_resvg
+
         load_resvg()
     sources = {path.resolve() for path in inputs}
     taken: set[Path] = set()
@@ -103,26 +103,67 @@ def replace_file(path: Path, chunks: Iterable[bytes], *, private: bool = False) 
         raise
 
 
-def encode_report(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """Return `text` as UTF-8. Lone surrogates, as names of files may hold, become JSON's escapes of them."""
     return text.encode(errors="backslashreplace")
 
 
 def print_json(command: str, values: Mapping[str, Any]) -> None:
     """Print the result of a command as JSON: its schema and the command, then `values`."""
-    text = json.dumps({"schema": SCHEMA, "command": command, **values}, indent=1, allow_nan=False)
+    _print_object({"schema": SCHEMA, "command": command, **values})
+
+
+def _print_object(values: Mapping[str, Any]) -> None:
+    text = json.dumps(values, indent=1, allow_nan=False)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
-def write_reports(
+def show_report(
+    report: Report,
+    files: Mapping[str, Path | None],
+    notes: Console,
+    *,
+    as_json: bool,
+    render: Callable[[str], bytes] | None = None,
+) -> OutputError | None:
+    """Write `report` to each of `files` (kind -> path, None for none), and print it, as JSON if asked for.
+
+    The files come first: a reader that closes our output must not cost them. render: makes what is neither a page nor
+    a picture. Returns the first refusal, to be raised when the work is shown: it costs neither the other files nor
+    what is printed.
+    """
+    # Slow to import; --json without a file needs none of it.
+    failure = _write_files(files, lambda kind: _render_file(report, kind, render), notes)
+    if as_json:
+        _print_object(encode_report(report))
+        return failure
+    from elision.cli.console import open_console, page_output
+    from elision.lab.report.terminal import print_report
+
+    console = open_console()
+    with page_output(console) if report.is_paged else nullcontext():
+        print_report(report, console)
+    return failure
+
+
+def _render_file(report: Report, kind: str, render: Callable[[str], bytes] | None) -> bytes:
+    from elision.lab.report.page import build_page, draw_picture
+
+    if kind == "html":
+        return encode_text(build_page(report))
+    if kind == "png":
+        from elision.lab.report.png import render_png
+
+        return render_png(draw_picture(report))
+    assert render is not None
+    return render(kind)
+
+
+def _write_files(
     files: Mapping[str, Path | None], render: Callable[[str], bytes], notes: Console
 ) -> OutputError | None:
-    """Write each of `files` (kind -> path, None for none), and name it in `notes`.
-
-    render: makes the content of a kind. Returns the first refusal, to be raised when the work is shown: it costs
-    neither the other files nor what is printed afterwards.
-    """
+    """Write what is asked for, and name it in `notes`."""
     failure = None
     for kind, path in files.items():
         if path is None:

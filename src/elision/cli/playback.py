@@ -9,8 +9,8 @@ import click
 
 from elision.cli.declarations import Option
 from elision.cli.options import Json, Paths, Quiet
-from elision.cli.view_text import escape_controls
 from elision.errors import FormatError
+from elision.lab.report.passages import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console

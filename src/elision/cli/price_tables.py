@@ -7,22 +7,24 @@ from datetime import date
 from itertools import groupby
 from typing import Any, Final
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from elision.cli.console import open_console, open_notes
-from elision.cli.outputs import print_json
-from elision.lab.report.fitting import open_table
+from elision.lab.report.figures import NOTHING
+from elision.lab.report.report import Column, Facts, Report, Section, Sentence, Table, TableRow, Words
 from elision.lab.results import prices_json
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokenizer import OURS, Tokenizer
 
-#: Columns from which on the table has room for the window and other names.
-WIDE: Final = 110
-
+_PRICES: Final = (
+    Column("input", 9),
+    Column("read", 8),
+    Column("write", 6),
+    Column("output", 7),
+    Column("above", 5),
+    Column("min", 4),
+    Column("lives", 3),
+    Column("window", 2),
+)
 _TRUST: Final = {
     "H": "vendor's page or SDK, read in November 2026",
     "M": "vendor's page in a dated copy, or two price tables that agree",
@@ -35,20 +37,29 @@ _KINDS: Final = {
 }
 
 
-def show_prices(model: str, *, as_json: bool, quiet: bool) -> None:
-    """Print what every model costs, or all that is known of `model`. quiet: without notes. Raises PriceError."""
-    if as_json:
-        print_json("doctor --prices", _encode_model(model) if model else _encode_all())
-        return
-    console = open_console()
-    for number, part in enumerate(_render_model(model) if model else _render_all(console.width)):
-        if number:
-            console.print()
-        console.print(part)
-    if not model:
-        notes = open_notes(quiet)
-        notes.print()
-        notes.print(_describe_columns())
+def build_prices_report(model: str, *, has_notes: bool) -> Report:
+    """Return what every model costs, or all that is known of `model`. Raises PriceError with close names."""
+    if model:
+        entry, row = _find_model(model)
+        return Report(
+            command="doctor --prices",
+            headline=entry.name,
+            sections=[Section("", [_build_tiers_table(entry), Facts(list(_list_facts(entry, row)))])],
+            data=(_encode_row(row) if row else {}) | prices_json(entry),
+            has_page=False,
+        )
+    table = load_price_table()
+    return Report(
+        command="doctor --prices",
+        headline=f"USD per million tokens, as of {table.dated}",
+        sections=[
+            Section("", [_build_models_table()]),
+            Section("Named sets", [_build_sets_table()]),
+            Section("", [Sentence(_describe_columns(), "quiet")] if has_notes else []),
+        ],
+        data=_encode_all(),
+        has_page=False,
+    )
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------
@@ -61,11 +72,6 @@ def _encode_all() -> dict[str, Any]:
         "models": [_encode_row(each) for each in table.entries],
         "sets": {name: prices_json(each) for name, each in table.sets.items()},
     }
-
-
-def _encode_model(name: str) -> dict[str, Any]:
-    entry, row = _find_model(name)
-    return (_encode_row(row) if row else {}) | prices_json(entry)
 
 
 def _encode_row(row: PriceEntry) -> dict[str, Any]:
@@ -81,67 +87,35 @@ def _encode_row(row: PriceEntry) -> dict[str, Any]:
 # -- the whole table --------------------------------------------------------------------------------------------------
 
 
-def _render_all(width: int) -> Iterator[RenderableType]:
-    wide = width >= WIDE
-    yield Group(
-        Text(f"USD per million tokens, as of {load_price_table().dated}", style="bold"), _build_models_table(wide=wide)
-    )
-    yield Group(Text("Named sets", style="bold"), _build_sets_table(wide=wide))
-
-
-def _describe_columns() -> Text:
+def _describe_columns() -> str:
     key = "; ".join(f"{trust}: {meaning}" for trust, meaning in _TRUST.items())
-    return Text(
+    return (
         "above: prompt tokens from which on a whole call costs that many times as much; min: shortest cached prompt. "
-        f"{key}. `elision doctor --prices MODEL` shows the rest. Models that are not listed are looked up in "
-        "genai-prices.",
-        style="dim",
+        f"trust: {key}. `elision doctor --prices MODEL` shows the rest. Models that are not listed are looked up in "
+        "genai-prices."
     )
 
 
-def _new_prices_table(first: str, *, wide: bool) -> Table:
-    table = open_table()
-    table.add_column(first, no_wrap=True)
-    for head in ("input", "read", "write", "output", "above", "min", "lives"):
-        table.add_column(head, justify="right", no_wrap=True)
-    if wide:
-        table.add_column("window", justify="right", no_wrap=True)
-    return table
-
-
-def _build_models_table(*, wide: bool) -> Table:
-    table = _new_prices_table("model", wide=wide)
-    table.add_column("trust" if wide else "T", no_wrap=True)
-    if wide:
-        table.add_column("also")
+def _build_models_table() -> Table:
+    rows: list[TableRow] = []
     for provider, group in groupby(load_price_table().entries, key=lambda entry: entry.provider):
-        table.add_section()
-        table.add_row(Text(provider, style="bold"))
+        rows.append(TableRow([[(provider, "strong")]]))
         for entry in group:
-            also = [Text(", ".join(entry.names[1:]), style="dim")] if wide else []
-            table.add_row(_model_cell(entry), *_price_cells(entry.prices, wide=wide), entry.trust, *also)
-    return table
+            since: Words = [entry.names[0], (f"\n from {entry.since}", "quiet")] if entry.since else entry.names[0]
+            rows.append(TableRow([since, *_price_cells(entry.prices), entry.trust, ", ".join(entry.names[1:])]))
+    columns = [Column("model"), *_PRICES, Column("trust", 1, "left"), Column("also", 0, "left")]
+    return Table(columns, rows)
 
 
-def _model_cell(row: PriceEntry) -> Text:
-    name = Text(row.names[0])
-    if row.since:
-        return name.append(f"\n from {row.since}", style="dim")
-    return name
+def _build_sets_table() -> Table:
+    rows = [TableRow([name, *_price_cells(entry)]) for name, entry in load_price_table().sets.items()]
+    return Table([Column("set"), *_PRICES], rows)
 
 
-def _build_sets_table(*, wide: bool) -> Table:
-    table = _new_prices_table("set", wide=wide)
-    for name, entry in load_price_table().sets.items():
-        table.add_row(Text(name), *_price_cells(entry, wide=wide))
-    return table
-
-
-def _price_cells(entry: Prices, *, wide: bool) -> list[str]:
+def _price_cells(entry: Prices) -> list[str]:
     cache = entry.cache
-    limits = ["–", "–"] if cache.kind == "none" else [f"{cache.minimum:,}", _format_lifetime(cache.ttl)]
-    cells = [*_rate_cells(entry.tiers[0][1]), _format_price_step(entry), *limits]
-    return [*cells, _format_tokens(entry.window)] if wide else cells
+    limits = [NOTHING, NOTHING] if cache.kind == "none" else [f"{cache.minimum:,}", _format_lifetime(cache.ttl)]
+    return [*_rate_cells(entry.tiers[0][1]), _format_price_step(entry), *limits, _format_tokens(entry.window)]
 
 
 def _rate_cells(rates: Rates) -> list[str]:
@@ -158,13 +132,13 @@ def _format_price_step(entry: Prices) -> str:
 
 def _format_usd(value: float | None) -> str:
     if value is None:
-        return "–"
+        return NOTHING
     return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
 def _format_tokens(tokens: int | None) -> str:
     if tokens is None:
-        return "–"
+        return NOTHING
     if tokens >= 1_000_000:
         return f"{tokens / 1e6:.3g}M"
     if tokens >= 1_000:
@@ -182,14 +156,6 @@ def _format_lifetime(seconds: float) -> str:
 # -- one model --------------------------------------------------------------------------------------------------------
 
 
-def _render_model(name: str) -> Iterator[RenderableType]:
-    """All that is known of a model or set today."""
-    entry, row = _find_model(name)
-    yield Text(entry.name, style="bold")
-    yield _build_tiers_table(entry)
-    yield _build_facts_table(entry, row)
-
-
 def _find_model(name: str) -> tuple[Prices, PriceEntry | None]:
     """Return today's prices of a model or set, and their row of our table. Raises PriceError with close names."""
     today = date.today()
@@ -205,14 +171,13 @@ def _find_row(entry: Prices, on: date) -> PriceEntry | None:
 
 
 def _build_tiers_table(entry: Prices) -> Table:
-    table = open_table()
-    table.add_column("prompt tokens", no_wrap=True)
-    for head in ("input", "cache read", "cache write", "output"):
-        table.add_column(head, justify="right", no_wrap=True)
     starts = [start for start, _ in entry.tiers]
-    for (start, rates), end in zip(entry.tiers, [*starts[1:], None], strict=True):
-        table.add_row(_format_range(start, end), *_rate_cells(rates))
-    return table
+    rows = [
+        TableRow([_format_range(start, end), *_rate_cells(rates)])
+        for (start, rates), end in zip(entry.tiers, [*starts[1:], None], strict=True)
+    ]
+    titles = ("input", "cache read", "cache write", "output")
+    return Table([Column("prompt tokens"), *map(Column, titles)], rows)
 
 
 def _format_range(start: int, end: int | None) -> str:
@@ -221,30 +186,24 @@ def _format_range(start: int, end: int | None) -> str:
     return f"{start + 1:,} to {end:,}" if start else f"up to {end:,}"
 
 
-def _build_facts_table(entry: Prices, row: PriceEntry | None) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, value in _list_facts(entry, row):
-        if value:
-            grid.add_row(label, Text(value))
-    return grid
-
-
-def _list_facts(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, str]]:
-    yield "prices", "USD per million tokens; a call is billed at its tier as a whole"
-    yield "cache", _describe_cache_rules(entry.cache)
-    yield "window", f"{entry.window:,} tokens" if entry.window else "not known"
-    yield "tokens", _describe_tokenizer(entry.tokenizer)
+def _list_facts(entry: Prices, row: PriceEntry | None) -> Iterator[tuple[str, Words]]:
+    facts = [
+        ("prices", "USD per million tokens; a call is billed at its tier as a whole"),
+        ("cache", _describe_cache_rules(entry.cache)),
+        ("window", f"{entry.window:,} tokens" if entry.window else "not known"),
+        ("tokens", _describe_tokenizer(entry.tokenizer)),
+    ]
     if row is not None:
-        yield "provider", row.provider
-        yield "also", ", ".join(name for name in row.names if name != entry.name)
-        yield "periods", _describe_periods(row)
-        yield "note", row.note
-        yield "assumed", load_price_table().providers[row.provider].doubt
-        yield "trust", f"{row.trust}: {_TRUST[row.trust]}"
-    yield "source", entry.source.replace("; ", "\n")
-    yield "as of", entry.dated
+        facts += [
+            ("provider", row.provider),
+            ("also", ", ".join(name for name in row.names if name != entry.name)),
+            ("periods", _describe_periods(row)),
+            ("note", row.note),
+            ("assumed", load_price_table().providers[row.provider].doubt),
+            ("trust", f"{row.trust}: {_TRUST[row.trust]}"),
+        ]
+    facts += [("source", entry.source.replace("; ", "\n")), ("as of", entry.dated)]
+    yield from ((name, value) for name, value in facts if value)
 
 
 def _describe_cache_rules(cache: CacheRules) -> str:

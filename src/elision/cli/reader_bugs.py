@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-from elision.lab.report.names import neutralize_text
+from elision.lab.report.figures import neutralize_text
 from elision.trajectory.trajectory import Problem
 
 #: Neither success (0) nor something that the user can mend (2). EX_SOFTWARE of sysexits.h.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,13 +38,10 @@ if TYPE_CHECKING:
 
     from elision.lab.progress import StudyProgress
     from elision.lab.replay_summarizer import ReplaySummarizer
-    from elision.lab.report.provenance import Provenance
+    from elision.lab.report.report import Section
     from elision.lab.results import Study
     from elision.lab.run_loading import Loaded
     from elision.lab.study_settings import StudySettings
-
-#: So many calls take so long that a log says how far they are before the first run is finished.
-MANY = 1_000
 
 
 Strategies = Annotated[
@@ -261,25 +257,33 @@ def _report_study(
     recorded: models and bills of the runs. priced: as what they are priced.
     """
     from elision.cli.console import open_console
-    from elision.cli.outputs import make_provenance, print_json, write_reports
-    from elision.lab.report import terminal
+    from elision.cli.outputs import make_provenance, show_report
+    from elision.lab.report.replay_report import build_replay_report
+    from elision.lab.report.terminal import print_section
 
-    # The files first: a reader that closes our output must not cost them.
-    made_by = make_provenance(recorded)
-    failure = write_reports(files, partial(_render_report, result, made_by), notes) if result.rows else None
-    if as_json:
-        print_json("replay", result.json())
-    else:
-        terminal.print_study(result, open_console())
+    report = build_replay_report(result, make_provenance(recorded))
+    failure = show_report(report, files if result.rows else {}, notes, as_json=as_json)
     if result.rows and not notes.quiet:
         said = f"Recorded as {recorded}; priced here as {priced}. `elision audit --calibrate` compares recorded bills."
         notes.print(said, markup=False, highlight=False)
         page = files["html"]
         if not as_json:
-            terminal.print_next_steps(open_console(), page if failure is None and str(page) != "-" else None)
+            is_written = page is not None and failure is None and str(page) != "-"
+            print_section(build_next_steps(page if is_written else None), open_console())
     elif not result.rows and any(files.values()):
         notes.print("Nothing is written, since no run is finished.")
     return failure
+
+
+def build_next_steps(page: Path | None) -> Section:
+    """Return what to do next. page: the report that was written as HTML."""
+    from elision.lab.report.report import Section, Sentence
+
+    steps = ["your own runs          elision replay my-run.json", "in front of an agent   elision serve"]
+    if page is not None:
+        steps.insert(0, f"charts and every run   {page.absolute().as_uri()}")
+    # On one line whatever the width, so that a click opens the address and a copy is whole.
+    return Section("Next", [Sentence(step, whole=True) for step in steps])
 
 
 def _choose_summarizer(
@@ -323,48 +327,13 @@ def _parse_window(text: str) -> tuple[str, int]:
 
 
 def _run(settings: StudySettings, loaded: Loaded, jobs: int, notes: Console) -> Study:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
+    from elision.cli.progress_meter import ProgressMeter
     from elision.lab.study import run_study
 
-    if not notes.is_terminal:
-        return run_study(loaded, settings, jobs=jobs, progress=_ProgressLog(notes).report)
-    columns = (TextColumn("replaying"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    counted = TextColumn("{task.fields[finished]} of {task.fields[every]} replays")
-    with Progress(*columns, counted, console=notes, transient=True) as bar:
-        task = bar.add_task("", total=1.0, finished=0, every=0)
+    with ProgressMeter(notes, "replaying") as meter:
 
         def show(progress: StudyProgress) -> None:
-            bar.update(task, completed=progress.share, finished=progress.finished, every=progress.every)
+            done = f"{progress.finished} of {progress.every} replays finished"
+            meter.show(f"{int(100 * progress.share)} % of the work is done, {done}", progress.share)
 
         return run_study(loaded, settings, jobs=jobs, progress=show)
-
-
-class _ProgressLog:
-    """Progress as lines of one kind, for the first finished run and for each tenth of the work: where there are few
-    calls, when the next run ends."""
-
-    def __init__(self, notes: Console) -> None:
-        self._notes = notes
-        self._finished = self._tenth = 0
-
-    def report(self, progress: StudyProgress) -> None:
-        tenth = int(progress.share * 10)
-        is_first = progress.finished > self._finished == 0
-        is_further = tenth > self._tenth and (progress.calls >= MANY or progress.finished > self._finished)
-        self._finished = progress.finished
-        if is_first or is_further:
-            self._tenth = tenth
-            done = f"{progress.finished} of {progress.every} replays finished"
-            self._notes.print(f"{tenth * 10} % of the work is done, {done}", highlight=False, soft_wrap=True)
-
-
-def _render_report(result: Study, made_by: Provenance, kind: str) -> bytes:
-    from elision.cli.outputs import encode_report
-    from elision.lab.report import html, png
-
-    if kind == "png":
-        from elision.lab.report import charts
-
-        return png.render_png(charts.draw_picture(result))
-    return encode_report(html.build_page(result, made_by))

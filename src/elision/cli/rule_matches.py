@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from elision.cli.console import open_console, open_notes
+from elision.cli.console import open_console
 from elision.cli.outputs import print_json
 from elision.cli.reader_bugs import exit_on_reader_bug
 from elision.errors import SpecError
-from elision.lab.report.figures import format_plural
+from elision.lab.report.figures import format_count, format_plural
+from elision.lab.report.report import Block, Column, Sentence, Table, TableRow
+from elision.lab.report.terminal import print_blocks
 from elision.lab.run_loading import load_runs
 from elision.strategies.rules import TAG_RULES, Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
@@ -25,8 +23,8 @@ from elision.trajectory.trajectory import Trajectory
 
 #: Handles named per rule.
 SHOWN = 4
-#: Cells of a rule that has one line.
-_LONGEST = 40
+#: Cells that a rule keeps.
+_NAME = 40
 
 
 def show_rule_matches(
@@ -52,31 +50,23 @@ def show_rule_matches(
         rules = [{"rule": text, **asdict(matches)} for text, matches in rows.items()]
         print_json("replay --rules", {"rules": rules, "runs": len(runs), "results": every})
     else:
-        _print_matches(rows, len(runs), every, open_notes(quiet))
+        print_blocks(_show_matches(rows, len(runs), every, has_notes=not quiet), open_console())
     exit_on_reader_bug(loaded.problems)
 
 
-def _print_matches(rows: Mapping[str, RuleMatches], runs: int, every: int, notes: Console) -> None:
-    names = ["results", "tokens"]
-    cells = {text: [f"{each.results:,}", f"{each.tokens:,}"] for text, each in rows.items()}
-    console = open_console()
-    longest = min(_LONGEST, max(map(len, rows), default=0))
-    numbers = sum(max(map(len, column)) + 2 for column in zip(names, *cells.values(), strict=True))
-    room = console.width - longest - numbers - 2
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("rule", overflow="fold", min_width=longest)
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    if room >= len("for example"):
-        table.add_column("for example", no_wrap=True)
-    for text, numbers_of in cells.items():
-        examples = _join_examples(rows[text].examples, room)
-        table.add_row(*map(Text, [text, *numbers_of, examples][: len(table.columns)]))
-    console.print(table)
-    where = format_plural(runs, "run")
-    console.print(f"{format_plural(every, 'tool result')} in {where}.")
-    if len(rows) > 1:
-        notes.print("Of rules that match a result, one with keep counts, else the first with after.")
+def _show_matches(rows: Mapping[str, RuleMatches], runs: int, every: int, *, has_notes: bool) -> list[Block]:
+    columns = [Column("rule"), Column("results", 3), Column("tokens", 2), Column("for example", 1, "wrap")]
+    table = Table(
+        columns,
+        [
+            TableRow([text, format_count(each.results), format_count(each.tokens), ", ".join(each.examples)])
+            for text, each in rows.items()
+        ],
+        least=_NAME,
+    )
+    counted = Sentence(f"{format_plural(every, 'tool result')} in {format_plural(runs, 'run')}.")
+    note = Sentence("Of rules that match a result, one with keep counts, else the first with after.", "quiet")
+    return [table, counted, *([note] if has_notes and len(rows) > 1 else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +92,6 @@ def count_matches(rule: Rule, runs: Sequence[Trajectory], sizer: Sizer) -> RuleM
                 if len(examples) < SHOWN:
                     examples.append(f"{make_handle((turn.index, place))} {observation.tool}".strip())
     return RuleMatches(results=results, tokens=tokens, examples=tuple(examples))
-
-
-def _join_examples(examples: Sequence[str], room: int) -> str:
-    """Return as many of `examples` as fit into `room` cells."""
-    joined = ""
-    for example in examples:
-        longer = f"{joined}, {example}" if joined else example
-        if len(longer) > room:
-            break
-        joined = longer
-    return joined
 
 
 def _format_rule(strategy: Strategy, rule: Rule) -> str:

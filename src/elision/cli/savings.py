@@ -6,13 +6,16 @@ from elision.lab.report import figures
 from elision.telemetry.diagnostics import Costs
 
 
-def choose_colour(saved_usd: float) -> str:
-    """Return the colour of a saving: green, red where it cost more, "" for nothing."""
+def choose_mood(saved_usd: float) -> str:
+    """Return the mood of a saving: better, worse where it cost more, "" for nothing."""
     if saved_usd > 0:
-        return "green"
-    if saved_usd < 0:
-        return "red"
-    return ""
+        return "better"
+    return "worse" if saved_usd < 0 else ""
+
+
+def format_signed_usd(usd: float) -> str:
+    """USD that may be negative."""
+    return f"{figures.MINUS}{figures.format_usd(-usd)}" if usd < 0 else figures.format_usd(usd)
 
 
 def describe_hiding(costs: Costs) -> str:

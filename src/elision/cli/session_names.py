@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from elision.cli.view_text import escape_controls
 from elision.errors import UnknownHandle
+from elision.lab.report.passages import escape_controls
 from elision.stores.store import SessionInfo
 
 #: Names that an error lists.

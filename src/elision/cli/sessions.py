@@ -11,6 +11,11 @@ from elision.cli.declarations import Option
 from elision.cli.options import Json, Model, Price, PriceSet, Quiet, StoreUrl, Tokens, choose_prices
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from elision.cli.session_figures import FigureReader
+    from elision.cli.sessions_report import ListedSession
+    from elision.lab.report.report import Report
     from elision.stores.store import SessionInfo, Store
     from elision.strategies.guards import Guards
     from elision.trajectory.prices import Prices
@@ -38,85 +43,89 @@ def sessions(
     with it counts in both.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import name_store, open_console
-    from elision.cli.session_names import walk_session_trees
+    from elision.cli.console import name_store, open_notes
+    from elision.cli.outputs import show_report
     from elision.config import load_settings
-    from elision.errors import StoreError
     from elision.stores.store_urls import open_existing
 
     found = load_settings()
     address = name_store(store or found.store, quiet=quiet)
-    if sizes:
-        _show_sizes(address, everything=everything, as_json=json)
-        return
     rates = choose_prices(model, price, prices)
     with closing(open_existing(address)) as opened:
-        if json:
-            _print_json(opened, found.guards, rates, tokens)
-            return
-        from elision.cli.session_figures import FigureReader
-        from elision.cli.sessions_table import ListedSession, render_sessions
+        if sizes:
+            report = _build_sizes(opened, everything=everything)
+        else:
+            from elision.cli.session_figures import FigureReader
+            from elision.cli.session_names import walk_session_trees
+            from elision.cli.sessions_report import build_sessions_report
 
-        reader = FigureReader(opened, address, found.guards, rates, tokens)
-
-        def load_row(front: str, info: SessionInfo) -> ListedSession:
-            """A session that cannot be read is a row that says so."""
-            try:
-                return ListedSession(front=front, info=info, figures=reader.read(info))
-            except StoreError as error:
-                return ListedSession(front=front, info=info, fault=str(error))
-
-        listed = opened.sessions()
-        trees = walk_session_trees(listed)
-        rows = [load_row(front, info) for front, info in (trees if everything else islice(trees, SHOWN))]
-        reader.save()
-    console = open_console()
-    console.print(render_sessions(rows, len(listed), time.time(), console.width, has_notes=not quiet))
+            listed = opened.sessions()
+            trees = walk_session_trees(listed)
+            shown = trees if everything or json else islice(trees, SHOWN)
+            if json:
+                rows, data = _load_reports(opened, shown, found.guards, rates, tokens)
+            else:
+                rows, data = _list_figures(shown, FigureReader(opened, address, found.guards, rates, tokens)), {}
+            report = build_sessions_report(rows, len(listed), time.time(), data, has_notes=not quiet)
+    show_report(report, {}, open_notes(quiet), as_json=json)
 
 
-def _print_json(opened: Store, guards: Guards, rates: Prices | None, tokens: str) -> None:
-    """Print every session with its whole report."""
-    from elision.cli.outputs import print_json
-    from elision.cli.session_names import walk_session_trees
+def _list_figures(shown: Iterable[tuple[str, SessionInfo]], reader: FigureReader) -> list[ListedSession]:
+    """Return a row for each session; one that cannot be read is a row that says so."""
+    from elision.cli.sessions_report import ListedSession
+    from elision.errors import StoreError
+
+    rows = []
+    for front, info in shown:
+        try:
+            rows.append(ListedSession(front=front, info=info, figures=reader.read(info)))
+        except StoreError as error:
+            rows.append(ListedSession(front=front, info=info, fault=str(error)))
+    reader.save()
+    return rows
+
+
+def _load_reports(
+    opened: Store,
+    shown: Iterable[tuple[str, SessionInfo]],
+    guards: Guards,
+    rates: Prices | None,
+    tokens: str,
+) -> tuple[list[ListedSession], dict[str, Any]]:
+    """Return the rows, and every session with its whole report as JSON."""
+    from elision.cli.session_figures import compute_figures
+    from elision.cli.sessions_report import ListedSession
     from elision.errors import StoreError
     from elision.manager.session_history import add_plateau_guard, load_session_log
     from elision.manager.session_json import encode_session_report
     from elision.trajectory.tokens import Sizer, make_counter
 
     sizer = Sizer(make_counter(tokens))
-    rows = []
-    for _, info in walk_session_trees(opened.sessions()):
+    rows, encoded = [], []
+    for front, info in shown:
         row = encode_info(info)
         try:
-            log = load_session_log(opened, info, sizer, add_plateau_guard(guards), rates)
-            row |= encode_session_report(log.build_report())
+            report = load_session_log(opened, info, sizer, add_plateau_guard(guards), rates).build_report()
+            row |= encode_session_report(report)
+            rows.append(ListedSession(front=front, info=info, figures=compute_figures(report)))
         except StoreError as error:
             row["fault"] = str(error)
-        rows.append(row)
-    print_json("sessions", {"sessions": rows})
+            rows.append(ListedSession(front=front, info=info, fault=str(error)))
+        encoded.append(row)
+    return rows, {"sessions": encoded}
 
 
-def _show_sizes(url: str, *, everything: bool, as_json: bool) -> None:
-    from elision.cli.console import open_console
-    from elision.cli.store_tables import render_usage
-    from elision.stores.store_urls import open_existing
+def _build_sizes(opened: Store, *, everything: bool) -> Report:
+    from elision.cli.sessions_report import build_sizes_report
 
-    with closing(open_existing(url)) as opened:
-        footprint = opened.footprint()
-        largest = sorted(opened.sessions(), key=lambda info: (-info.raw_bytes, info.key))
-    if as_json:
-        from elision.cli.outputs import print_json
-
-        print_json(
-            "sessions --sizes",
-            {
-                "stored_bytes": footprint.stored_bytes,
-                "raw_bytes": footprint.raw_bytes,
-                "sessions": [encode_info(info) for info in largest],
-            },
-        )
-        return
-    open_console().print(render_usage(footprint, largest if everything else largest[:SHOWN], time.time()))
+    footprint = opened.footprint()
+    largest = sorted(opened.sessions(), key=lambda info: (-info.raw_bytes, info.key))
+    data = {
+        "stored_bytes": footprint.stored_bytes,
+        "raw_bytes": footprint.raw_bytes,
+        "sessions": [encode_info(info) for info in largest],
+    }
+    return build_sizes_report(footprint, largest if everything else largest[:SHOWN], time.time(), data)
 
 
 def encode_info(info: SessionInfo) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from elision.cli.console import open_console, open_notes
 from elision.cli.outputs import print_json
-from elision.cli.view_text import escape_controls
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
 from elision.lab.dose import warn_of_window
 from elision.lab.report.fitting import open_table, print_text
+from elision.lab.report.passages import escape_controls
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160

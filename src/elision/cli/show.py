@@ -30,8 +30,8 @@ def show(
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved. One request alone with --call."""
     # Slow to import, and help needs none of it.
-    from elision.cli.console import name_store, open_console
-    from elision.cli.outputs import print_json
+    from elision.cli.console import name_store, open_notes
+    from elision.cli.outputs import show_report
     from elision.cli.session_names import choose_session
     from elision.config import load_settings
     from elision.lab.dialect import sizer
@@ -45,16 +45,17 @@ def show(
         info = choose_session(sessions, session)
         log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)
     if call is not None:
-        from elision.cli.show_call import show_call
+        from elision.cli.show_call import build_call_report
 
-        show_call(log, call, dialect, open_console(), json=json, full=full)
-    elif json:
-        print_json("sessions show", _encode_log(log, found.redaction))
-    else:
-        from elision.cli.show_screen import SessionScreen
+        report = build_call_report(log, call, dialect, full=full)
+        show_report(report, {}, open_notes(quiet), as_json=json)
+        return
+    from elision.cli.show_report import build_session_report
 
-        branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
-        SessionScreen(open_console(), full=full, redaction=found.redaction).show(log.build_report(), branches)
+    branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
+    data = _encode_log(log, found.redaction) if json else {}
+    report = build_session_report(log.build_report(), branches, data, full=full, redaction=found.redaction)
+    show_report(report, {}, open_notes(quiet), as_json=json)
 
 
 def _encode_log(log: SessionLog, redaction: Redaction) -> dict[str, Any]:

@@ -6,17 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rich.console import Console
-from rich.text import Text
-
 from elision.cli.options import parse_call_number
-from elision.cli.outputs import print_json
 from elision.cli.session_names import format_session_name
-from elision.cli.show_screen import describe_failure
-from elision.cli.show_totals import describe_cost
-from elision.cli.view_screen import ViewScreen
+from elision.cli.show_report import describe_cost, describe_failure
+from elision.cli.view_report import ViewReporter
 from elision.errors import SpecError
 from elision.lab.report import figures
+from elision.lab.report.report import Report, Words
 from elision.lab.views import build_view
 from elision.manager.branch import SessionBranch
 from elision.manager.session_history import CallReport, SessionLog
@@ -30,8 +26,8 @@ from elision.trajectory.trajectory import Trajectory
 UNSEEN_SHARE: Final = 0.02
 
 
-def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, json: bool, full: bool) -> None:
-    """Print call number `call`, or the last; of a call that was made more than once the newest request.
+def build_call_report(log: SessionLog, call: str, dialect: str, *, full: bool) -> Report:
+    """Return call number `call`, or the last; of a call that was made more than once the newest request.
 
     Raises SpecError for a call that was not made.
     """
@@ -39,24 +35,28 @@ def show_call(log: SessionLog, call: str, dialect: str, console: Console, *, jso
     made, going, before = _go_to_call(log, number, times)
     spoken = dialect or (log.opened.dialect if log.opened else "")
     view = build_view(going.log, find_provider_or_default(spoken).make_renderer())
-    if json:
-        print_json("sessions show", {**encode_call_report(made), "system": view.system, "messages": view.messages})
-        return
     calls = max(event.call for event in log.events if isinstance(event, RequestSent))
     # What the session knew at this call.
     state = going.log.state
     known = Trajectory(id=log.info.key, head=state.head, turns=tuple(state.turns), model=log.model)
     scale = going.log.reports.scale
-    screen = ViewScreen(console, known, log.strategy, going.log.sizer, full=full, scale=scale)
+    reporter = ViewReporter(
+        trajectory=known,
+        label=log.strategy,
+        sizer=going.log.sizer,
+        full=full,
+        scale=scale,
+        command="sessions show",
+        has_page=False,
+    )
     # The prompt is as long as everywhere else: by the provider's report, where there is one.
     billed = replace(view, bill=made.bills.ours, raw=made.bills.raw)
     facts = [*_list_call_facts(made, times, before)]
     unseen = made.sent_tokens - scale.convert_part(view.view.tokens)
     if unseen > UNSEEN_SHARE * made.sent_tokens:
-        facts.append(
-            ("beside", Text(f"{unseen:,} of the tokens sent are in no message above, by the provider's report"))
-        )
-    screen.print_view(billed, title=f"call {number} of {calls}", more=facts)
+        facts.append(("elsewhere", f"{unseen:,} of the tokens sent are in no message above, by the provider's report"))
+    data = {**encode_call_report(made), "system": view.system, "messages": view.messages}
+    return reporter.build(billed, title=f"Call {number} of {calls}", more=facts, data=data)
 
 
 def _parse_call_number(log: SessionLog, call: str) -> tuple[int, int]:
@@ -85,25 +85,25 @@ def _go_to_call(log: SessionLog, number: int, times: int) -> tuple[CallReport, S
     raise AssertionError(f"call {number} is in the log")
 
 
-def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterator[tuple[str, Text]]:
+def _list_call_facts(made: CallReport, times: int, before: Sequence[CallReport]) -> Iterator[tuple[str, Words]]:
     """What a stored call has to say beyond what any view has."""
     told = made.diagnostics
     so_far = describe_cost(told, before)
-    yield "cost", Text.assemble((figures.format_usd(made.bills.ours.usd), "bold"), " for the prompt · so far ", so_far)
+    yield "cost", [(figures.format_usd(made.bills.ours.usd), "strong"), " for the prompt · so far ", *so_far]
     if made.usage is not None:
-        yield "reported", Text(_describe_reported_usage(made))
+        yield "reported", _describe_reported_usage(made)
     if made.recalled:
         handles = ", ".join(make_handle(each.key) for each in made.recalled)
-        yield "recalled", Text(f"{handles} behind this call")
+        yield "recalled", f"{handles} after this call"
     for failed in made.failed_summaries:
-        yield "failed", describe_failure(failed)
+        yield "failed", [(describe_failure(failed), "worse")]
     if made.head_changed:
-        yield "head", Text("system prompt, tools or task had changed", style="cyan")
+        yield "head", [("system prompt, tools or task had changed", "note")]
     if times > 1:
-        yield "requests", Text(f"made {times} times; this is the newest")
+        yield "requests", f"made {times} times; this is the newest"
     for name, said in (("stop", told.stop), ("hint", told.hint)):
         if said is not None:
-            yield name, Text(str(said), style="yellow")
+            yield name, [(str(said), "warning")]
 
 
 def _describe_reported_usage(made: CallReport) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from rich.text import Text
-
 from elision.lab.report import figures
+from elision.lab.report.report import Words
 
 #: Rows of a chart.
 HEIGHT: Final = 6
 #: Cells of the scale in front of it.
 SCALE: Final = 7
+#: Cells of a chart at most, however wide the terminal.
+WIDEST: Final = 160
 #: Cells of a call at most.
 WIDE: Final = 4
 #: Raw contexts that are larger by more than this leave the chart at its top, so that what was sent can be seen.
@@ -22,13 +23,13 @@ _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 _RAW: Final = "░"
 
 
-def draw_chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Text]:
+def draw_chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Words]:
     """`HEIGHT` rows of at most `width` cells; a call takes a cell or more; where there
     are too many, a cell is the largest of several.
 
     sent, raw: tokens, call by call, equally many.
     """
-    room = max(1, width - SCALE)
+    room = max(1, min(width, WIDEST) - SCALE)
     columns = max(1, min(len(sent), room))
     ours, everything = (_fit_columns(values, columns, room) for values in (sent, raw))
     highest = min(max(everything, default=0), int(max(ours, default=0) * TALLEST)) or 1
@@ -44,18 +45,15 @@ def _fit_columns(values: Sequence[int], columns: int, room: int) -> list[int]:
     return [value for value in largest for _ in range(cells)]
 
 
-def _draw_row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Text:
+def _draw_row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Words:
     """Row `row` from below: eighths of a cell for what was sent, a shade where only raw would have reached."""
-    label = {HEIGHT - 1: figures.format_tokens(highest), 0: "0"}.get(row, "")
-    line = Text(f"{label:>{SCALE - 1}} ", style="bright_black")
+    cells = []
     for mine, all_ in zip(ours, raw, strict=True):
         filled = _filled_eighths(mine, row, highest)
-        if filled:
-            line.append(_EIGHTHS[filled], style="not dim cyan")
-        else:
-            line.append(_RAW if _filled_eighths(all_, row, highest) >= 4 else " ")
-    line.rstrip()
-    return line
+        shade = _RAW if _filled_eighths(all_, row, highest) >= 4 else " "
+        cells.append((_EIGHTHS[filled], "note") if filled else (shade, "quiet"))
+    label = {HEIGHT - 1: figures.format_tokens(highest), 0: "0"}.get(row, "")
+    return [(f"{label:>{SCALE - 1}} ", "quiet"), *cells]
 
 
 def _filled_eighths(value: int, row: int, highest: int) -> int:

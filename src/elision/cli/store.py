@@ -53,6 +53,7 @@ def gc(
     from elision.cli.outputs import print_json
     from elision.config import load_settings
     from elision.lab.report.figures import format_plural
+    from elision.lab.report.terminal import print_blocks
 
     now = time.time()
     lives = [_parse_ttl(each) for each in ttl or ()]
@@ -71,7 +72,7 @@ def gc(
                     "sessions gc --dry-run", {"deleted": names, "freed_bytes": tables.estimate_freed(footprint, found)}
                 )
             else:
-                console.print(tables.render_deletions(footprint, found, now))
+                print_blocks(tables.show_deletions(footprint, found, now), console)
             return
         before = opened.footprint().stored_bytes
         expiring = list(_list_expired(opened.sessions(), lives, now))
@@ -133,8 +134,10 @@ def check(
     from elision.cli import store_tables as tables
     from elision.cli.console import name_store, open_console
     from elision.cli.outputs import print_json
+    from elision.cli.sessions_report import describe_contents
     from elision.config import load_settings
     from elision.lab.report.figures import format_plural
+    from elision.lab.report.terminal import print_blocks
 
     if repair:
         _repair_store(name_store(store or load_settings().store, quiet=quiet), as_json=json)
@@ -147,9 +150,9 @@ def check(
         contents = {name: getattr(footprint, name) for name in ("sessions", "turns", "records")} if footprint else {}
         print_json("sessions check", {**contents, "findings": [asdict(each) for each in found]})
     elif footprint is not None:
-        open_console().print(f"in order: {tables.describe_contents(footprint)}")
+        open_console().print(f"in order: {describe_contents(footprint)}")
     else:
-        open_console().print(tables.render_findings(found))
+        print_blocks(tables.show_findings(found), open_console())
     if found:
         lost = sum(finding.lost for finding in found)
         raise CorruptError(
@@ -162,6 +165,7 @@ def _repair_store(address: str, *, as_json: bool) -> None:
     from elision.cli.console import open_console
     from elision.cli.outputs import print_json
     from elision.lab.report.figures import format_plural
+    from elision.lab.report.terminal import print_blocks
     from elision.stores.linear_hash.check import repair
     from elision.stores.store_urls import parse_path
 
@@ -179,7 +183,7 @@ def _repair_store(address: str, *, as_json: bool) -> None:
         return
     console = open_console()
     if done.lost:
-        console.print(tables.render_findings(list(done.lost)))
+        print_blocks(tables.show_findings(list(done.lost)), console)
     kept = ", ".join(path.name for path in done.kept)
     told = f"{format_plural(done.sessions, 'session')} with {format_plural(done.records, 'record')} kept"
     console.print(f"{told}, {len(done.lost)} lost; the damaged files are kept as {kept}")
@@ -280,8 +284,9 @@ def _print_copies(command: str, copies: Iterable[CopyResult | StoreError], *, as
     """Show what was copied. Raises StoreError if anything was not."""
     from elision.cli.console import open_console
     from elision.cli.outputs import print_json
-    from elision.cli.store_tables import render_copies
+    from elision.cli.store_tables import show_copies
     from elision.lab.report.figures import format_plural
+    from elision.lab.report.terminal import print_blocks
 
     done = list(copies)
     refused = [str(each) for each in done if isinstance(each, StoreError)]
@@ -289,6 +294,6 @@ def _print_copies(command: str, copies: Iterable[CopyResult | StoreError], *, as
         kept = [asdict(each) for each in done if not isinstance(each, StoreError)]
         print_json(command, {"copied": kept, "refused": refused})
     else:
-        open_console().print(render_copies(done))
+        print_blocks(show_copies(done), open_console())
     if refused:
         raise StoreError(f"{format_plural(len(refused), 'session')} not copied: {'; '.join(refused[:_NAMED])}")

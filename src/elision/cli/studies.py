@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,10 +21,10 @@ from elision.audit.audit_report import AuditReport
 from elision.cli.console import open_console
 from elision.cli.options import choose_prices
 from elision.cli.outputs import print_json
+from elision.cli.progress_meter import ProgressMeter
 from elision.errors import SpecError
-from elision.lab.report.figures import format_count, format_plural
+from elision.lab.report.figures import format_count, format_plural, neutralize_text
 from elision.lab.report.fitting import open_table
-from elision.lab.report.names import neutralize_text
 from elision.lab.results import Study
 from elision.lab.run_prices import describe_prices_of
 from elision.lab.study_settings import StudySettings
@@ -41,8 +40,6 @@ from elision.trajectory.prices import Prices
 
 #: Exit code where shards failed three times.
 INCOMPLETE = 3
-#: Seconds between two lines of progress where no terminal is.
-LINE_SECONDS = 30.0
 #: Rows of the user's query that a terminal shows.
 SHOWN_ROWS = 1_000
 
@@ -115,16 +112,16 @@ def run_study(
     if engine is None:
         return len(shards)
     summarized = 0
-
-    def watch(progress: RunnerProgress) -> None:
-        nonlocal summarized
-        report(progress)
-        if options["kind"] == "replay" and progress.done - summarized >= BATCH:
-            summarized = progress.done
-            summarize_batches(folder.url)
-
     try:
-        with _show_progress(errors) as report:
+        with ProgressMeter(errors, "replaying") as meter:
+
+            def watch(progress: RunnerProgress) -> None:
+                nonlocal summarized
+                meter.show(describe_progress(progress), progress.done / progress.every if progress.every else None)
+                if options["kind"] == "replay" and progress.done - summarized >= BATCH:
+                    summarized = progress.done
+                    summarize_batches(folder.url)
+
             progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, watch)
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
@@ -165,26 +162,6 @@ def _show_stage(errors: Console) -> Iterator[Callable[[str], None]]:
         return
     with errors.status("opening the study") as status:
         yield status.update
-
-
-@contextmanager
-def _show_progress(errors: Console) -> Iterator[Callable[[RunnerProgress], None]]:
-    """Give what shows progress: one line that changes; in a log, a line for the first shard and every 30 seconds."""
-    if errors.is_terminal:
-        with errors.status("replaying") as status:
-            yield lambda progress: status.update(describe_progress(progress))
-        return
-    printed = time.monotonic()
-    is_first = True
-
-    def log(progress: RunnerProgress) -> None:
-        nonlocal printed, is_first
-        if time.monotonic() - printed >= LINE_SECONDS or (is_first and progress.done):
-            printed = time.monotonic()
-            is_first = not progress.done
-            print_line(errors, describe_progress(progress))
-
-    yield log
 
 
 def describe_progress(progress: RunnerProgress) -> str:

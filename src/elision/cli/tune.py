@@ -30,7 +30,7 @@ from elision.lab.tuning.tune_defaults import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from elision.lab.report.provenance import Provenance
+    from elision.lab.report.report import Provenance
     from elision.lab.run_loading import Loaded
     from elision.lab.tuning.tuner import TuneProgress, TuneSettings
     from elision.lab.tuning.tuning_result import Objective, Tuning
@@ -95,10 +95,10 @@ def tune(
     (`elision replay --out`) at most 2,000 runs are taken, by the seed.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_console, open_notes
-    from elision.cli.outputs import check_outputs, make_provenance, print_json, write_reports
+    from elision.cli.console import open_notes
+    from elision.cli.outputs import check_outputs, make_provenance, show_report
     from elision.cli.reader_bugs import exit_on_reader_bug
-    from elision.lab.report.tuning_table import print_tuning
+    from elision.lab.report.tuning_report import build_tuning_report
     from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
     from elision.lab.tuning.search_space import parse_space
     from elision.lab.tuning.tuner import TuneSettings, check_tune_settings
@@ -128,13 +128,11 @@ def tune(
     result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, notes)
     if not result.finished:
         files["toml"] = None
-    # The files first: a reader that closes our output must not cost them.
     recorded = list_recorded_models(loaded.runs)
-    failure = write_reports(files, partial(_render_report, result, make_provenance(recorded)), notes)
-    if json:
-        print_json("tune", result.json())
-    else:
-        print_tuning(result, open_console())
+    made_by = make_provenance(recorded)
+    report = build_tuning_report(result, made_by)
+    write_toml = partial(_write_toml, result, made_by)
+    failure = show_report(report, files, notes, as_json=json, render=write_toml)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices)
     notes.print(f"Recorded as {recorded}; priced here as {priced}.", markup=False, highlight=False)
     if failure is not None:
@@ -159,49 +157,20 @@ def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
 def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, notes: Console) -> Tuning:
     from importlib.metadata import version
 
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from elision.cli.progress_meter import ProgressMeter
     from elision.lab.tuning.tuner import tune_runs
 
-    made_by = version("elision")
-    if not notes.is_terminal:
-        log = _TuneLog(notes)
-        return tune_runs(loaded, settings, version=made_by, jobs=jobs, study=study, progress=log.report)
-    columns = (TextColumn("replaying"), BarColumn(), TimeRemainingColumn())
-    counted = TextColumn("{task.completed:.0f} of at most {task.total:.0f} replays")
-    with Progress(*columns, counted, console=notes, transient=True) as bar:
-        task = bar.add_task("", total=1)
+    with ProgressMeter(notes, "tuning") as meter:
 
         def show(progress: TuneProgress) -> None:
-            bar.update(task, completed=progress.finished, total=progress.every)
+            done = f"{progress.finished} of at most {progress.every} replays finished"
+            meter.show(done, progress.finished / progress.every if progress.every else None)
 
-        return tune_runs(loaded, settings, version=made_by, jobs=jobs, study=study, progress=show)
-
-
-class _TuneLog:
-    """Progress as lines: for about every tenth of the replays."""
-
-    def __init__(self, notes: Console) -> None:
-        self._notes = notes
-        self._tenth = 0
-
-    def report(self, progress: TuneProgress) -> None:
-        tenth = 10 * progress.finished // progress.every
-        if tenth > self._tenth:
-            self._tenth = tenth
-            self._notes.print(f"replayed {progress.finished} of at most {progress.every}", highlight=False)
+        return tune_runs(loaded, settings, version=version("elision"), jobs=jobs, study=study, progress=show)
 
 
-def _render_report(result: Tuning, made_by: Provenance, kind: str) -> bytes:
-    from elision.cli.outputs import encode_report
+def _write_toml(result: Tuning, made_by: Provenance, kind: str) -> bytes:
+    from elision.cli.outputs import encode_text
     from elision.lab.report.settings_file import write_settings
-    from elision.lab.report.tuning_chart import draw_tuning
-    from elision.lab.report.tuning_page import build_tuning_page
 
-    if kind == "png":
-        from elision.lab.report.png import render_png
-
-        return render_png(draw_tuning(result))
-    if kind == "toml":
-        return encode_report(write_settings(result, made_by))
-    return encode_report(build_tuning_page(result, made_by))
+    return encode_text(write_settings(result, made_by))

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from elision.cli.declarations import Argument, Option
-from elision.cli.options import Json, Price, PriceSet, Quiet, RunModel, Tokens, choose_prices, parse_call_number
-from elision.cli.view_text import escape_controls
+from elision.cli.options import (
+    HtmlFile,
+    Json,
+    Price,
+    PriceSet,
+    Quiet,
+    RunModel,
+    Tokens,
+    choose_prices,
+    parse_call_number,
+)
 from elision.errors import FormatError, SpecError
+from elision.lab.report.passages import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +51,7 @@ def view(
         str | None, Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
     ] = None,
     full: Annotated[bool, Option("--full", help="Show long texts whole.")] = False,
+    html_file: HtmlFile = None,
     model: RunModel = None,
     price: Price = None,
     prices: PriceSet = None,
@@ -54,7 +65,7 @@ def view(
     """
     # Slow to import, and help needs none of it.
     from elision.cli.console import open_notes
-    from elision.cli.outputs import print_json
+    from elision.cli.outputs import check_outputs, make_provenance, show_report
     from elision.cli.reader_bugs import exit_on_reader_bug
     from elision.lab.dialect import sizer
     from elision.lab.head_estimate import add_recorded_head
@@ -67,10 +78,15 @@ def view(
 
     if (all or delta) and not json:
         raise SpecError(f"{'--delta' if delta else '--all'} is for --json; a page shows one call")
+    if (all or delta) and html_file is not None:
+        raise SpecError("--html shows one call: leave out --all and --delta")
     wanted = parse_strategy(strategy)
     given = choose_prices(model, price, prices)
     rendered = find_provider(dialect).make_renderer()
-    chosen, problems = _choose_run(file, trajectory, open_notes(quiet))
+    notes = open_notes(quiet)
+    files = {"html": html_file}
+    check_outputs(files, [file])
+    chosen, problems = _choose_run(file, trajectory, notes)
     rates = given or find_recorded_prices(chosen)
     counting = size_run(chosen, rates, sizer(dialect, tokens))
     run = add_recorded_head(chosen, counting)
@@ -81,28 +97,23 @@ def view(
             raise SpecError(f"{'--delta' if delta else '--all'} writes every call; leave out --call {call}")
         encode = _view_json_with_changes if delta else _view_json
         _print_calls(_encode(encode, shown, bills) for shown in every)
-    elif json:
-        shown = _find_call(every, call, len(run.turns))
-        print_json("view", _encode(_changes_json if diff else _view_json, shown, bills))
-    else:
-        from rich.text import Text
+        exit_on_reader_bug(problems)
+        return
+    from elision.cli.view_report import ViewReporter, describe_view_bills, list_bill_facts
 
-        from elision.cli.console import open_console, page_output
-        from elision.cli.view_screen import ViewScreen, describe_view_bills, list_bill_facts
-
-        console = open_console()
-        screen = ViewScreen(console, run, strategy, counting, full=full)
-        shown = _find_call(every, call, len(run.turns))
-        more = [
-            *list_bill_facts(bills, shown.call),
-            ("prices", Text(describe_prices_of(list_model_uses([chosen]), given))),
-        ]
-        with page_output(console):
-            if diff:
-                screen.print_changes(shown, more=more)
-            else:
-                screen.print_view(shown, more=more)
-            screen.print_notes(describe_view_bills(bills))
+    shown = _find_call(every, call, len(run.turns))
+    reporter = ViewReporter(trajectory=run, label=strategy, sizer=counting, full=full)
+    report = reporter.build(
+        shown,
+        diff=diff,
+        more=[*list_bill_facts(bills, shown.call), ("prices", describe_prices_of(list_model_uses([chosen]), given))],
+        notes=describe_view_bills(bills),
+        data=_encode(_changes_json if diff else _view_json, shown, bills) if json else {},
+        made_by=make_provenance(),
+    )
+    failure = show_report(report, files, notes, as_json=json)
+    if failure is not None:
+        raise failure
     exit_on_reader_bug(problems)
 
 
@@ -180,7 +191,7 @@ def _changes_json(shown: ViewAt) -> dict[str, Any]:
 
 def _print_calls(objects: Iterator[dict[str, Any]]) -> None:
     """Print one JSON object whose `calls` are a line each: they are never all in memory."""
-    from elision.cli.outputs import SCHEMA
+    from elision.lab.report.report import SCHEMA
     from elision.lab.views import to_json
 
     head = to_json({"schema": SCHEMA, "command": "view"})

@@ -15,7 +15,7 @@ from elision.audit.cause_table import Cause, CauseTotal
 from elision.audit.run_partition import AuditedRun, AuditFinding, PriceFinder, find_list_prices, partition_calls
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures
-from elision.lab.report.names import neutralize_text
+from elision.lab.report.figures import neutralize_text
 from elision.lab.results import SummaryTable
 from elision.study.manifest import RunFacts, clean_text
 from elision.study.row_schema import AUDIT_ROWS

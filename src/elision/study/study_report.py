@@ -18,7 +18,8 @@ from urllib.parse import quote
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures, wording
-from elision.lab.report.names import is_sent, neutralize_text, shorten_strategies
+from elision.lab.report.figures import neutralize_text
+from elision.lab.report.names import is_sent, shorten_strategies
 from elision.lab.results import (
     BILLED,
     GROWTH_TURNS,

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from elision.lab.report import charts
+from elision.lab.report.bars import draw_bars
 from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import Drawing, measure_text
 from elision.lab.results import Study
@@ -27,6 +28,10 @@ def draw(draw: Callable[[Study, Drawing], None], what: Study, width: float = 760
     return [*ElementTree.fromstring(drawing.render())]
 
 
+def draw_costs(what: Study, drawing: Drawing) -> None:
+    draw_bars(charts.build_costs(what), drawing)
+
+
 def select(elements: Sequence[ElementTree.Element], name: str) -> list[ElementTree.Element]:
     return [each for each in elements if each.get("class") == name]
 
@@ -37,7 +42,7 @@ def read_tip(element: ElementTree.Element) -> dict[str, str]:
 
 def test_cost_has_a_bar_per_strategy_and_the_raw_line() -> None:
     """Bars in groups, the recommended one named as such, hindsight where there is one, one line at raw's cost."""
-    elements = draw(charts.draw_costs, study())
+    elements = draw(draw_costs, study())
     assert [each.text for each in select(elements, "bar-name")] == LABELS
     assert len(select(elements, "hindsight")) == 2
     [line] = select(elements, "paid")
@@ -47,7 +52,7 @@ def test_cost_has_a_bar_per_strategy_and_the_raw_line() -> None:
 
 def test_the_parts_of_a_bar_are_its_cost() -> None:
     """The widths of what is paid for are in the ratio of the strategies' costs."""
-    elements = draw(charts.draw_costs, study())
+    elements = draw(draw_costs, study())
     width = dict.fromkeys(LABELS, 0.0)
     for piece in select(elements, "piece"):
         width[read_tip(piece)["strategy"]] += float(piece.attrib["width"])
@@ -59,7 +64,7 @@ def test_the_parts_of_a_bar_are_its_cost() -> None:
 @pytest.mark.parametrize("width", [338, 760, 1160])
 def test_amounts_are_at_the_ends_of_bars_and_inside(width: float) -> None:
     """The raw line is drawn first, so behind everything; texts have a rim that parts them from it; none is cut."""
-    elements = draw(charts.draw_costs, study(), width)
+    elements = draw(draw_costs, study(), width)
     assert elements.index(select(elements, "paid")[0]) < elements.index(select(elements, "piece")[0])
     for text in (*select(elements, "bar-name"), *select(elements, "bar-amount")):
         assert text.get("stroke") == PAPER.ground
@@ -69,7 +74,7 @@ def test_amounts_are_at_the_ends_of_bars_and_inside(width: float) -> None:
 def test_a_tip_compares_with_raw_and_says_what_is_paid_for() -> None:
     """The sign is that of the table: what costs more than raw has a plus."""
     expensive = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
-    pieces = select(draw(charts.draw_costs, replace(study(), rows=(row(RAW), expensive))), "piece")
+    pieces = select(draw(draw_costs, replace(study(), rows=(row(RAW), expensive))), "piece")
     assert list(dict.fromkeys(read_tip(piece)["vs recorded"] for piece in pieces)) == ["–", "+3 %"]
     assert list(read_tip(pieces[0])) == ["strategy", "paid for", "of it", "cost", "vs recorded", "× hindsight"]
 
@@ -77,7 +82,7 @@ def test_a_tip_compares_with_raw_and_says_what_is_paid_for() -> None:
 def test_no_raw_line_where_strategies_saw_different_runs() -> None:
     """One line for all would be wrong for some."""
     uneven = replace(study(), rows=study().rows[:-1])
-    assert select(draw(charts.draw_costs, uneven), "paid") == []
+    assert select(draw(draw_costs, uneven), "paid") == []
 
 
 @pytest.mark.parametrize("name", load_price_table().sets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from elision.lab.report.figures import neutralize_text
 from elision.lab.report.names import (
     LONGEST_RUN,
     LONGEST_STRATEGY,
@@ -9,7 +10,6 @@ from elision.lab.report.names import (
     find_group,
     is_raw,
     name_runs,
-    neutralize_text,
     shorten_strategies,
 )
 from tests.lab.report.studies import HOSTILE, STRATEGIES, row

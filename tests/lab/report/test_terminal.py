@@ -11,10 +11,13 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from elision.cli.replay import build_next_steps
 from elision.lab.elongation import TurnAssumption, TurnFactor
 from elision.lab.report import terminal
-from elision.lab.report.columns import COLUMNS, select_columns
+from elision.lab.report.columns import COLUMNS
 from elision.lab.report.names import GROUPS
+from elision.lab.report.replay_report import build_replay_report, build_totals
+from elision.lab.report.report import MOST_COLUMNS, join_words
 from elision.lab.results import Control, Study
 from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, empty, hostile, row, study
 
@@ -22,7 +25,7 @@ from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, 
 def shown(what: Study, width: int = 140, *, colour: bool = False) -> str:
     system = "truecolor" if colour else None
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, color_system=system)  # type: ignore[arg-type]
-    terminal.print_study(what, console)
+    terminal.print_report(build_replay_report(what), console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -62,7 +65,7 @@ def test_narrow_tables_drop_whole_columns(width: int) -> None:
     rule = next(place for place, line in enumerate(runs) if line.startswith("──"))
     heads = runs[1:rule]
     assert heads[-1].split()[0] == "run"
-    rows = [line for line in runs[rule + 1 :] if line.strip()]
+    rows = [line for line in runs[rule + 1 :] if line.strip() and not line.startswith("  ")]
     assert [line.split()[0] for line in rows] == ["one.jsonl", "two.jsonl"]
     controls = text[text.index("How far") : text.index("Noise:")]
     assert "…" not in "".join(heads) + controls
@@ -90,14 +93,14 @@ def test_nothing_empty_is_shown() -> None:
     for absent in ("run by run", "can be trusted", "hindsight:", "repeated call:", "Summaries", "extra turns:"):
         assert absent not in text
     assert "hindsight:" in shown(study())
-    assert "turn missing a fact:" in shown(study(), 140)
-    assert "turn missing a fact:" not in shown(study(), 80)
+    assert "cache rewrite:" in shown(study(), 140)
+    assert "turn missing a fact:" not in shown(study(), 140)  # Its column waits until the reader asks for more.
 
 
 def test_what_to_do_next() -> None:
     """The page, as an address on one line however long, and the two ways to go on."""
     console = Console(file=io.StringIO(), width=40)
-    terminal.print_next_steps(console, Path("/a/long/folder/of/somebody/report.html"))
+    terminal.print_section(build_next_steps(Path("/a/long/folder/of/somebody/report.html")), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "file:///a/long/folder/of/somebody/report.html\n" in text
@@ -120,12 +123,24 @@ def test_a_missing_hindsight_is_explained() -> None:
     assert "– under × hindsight" not in shown(study(), 80)  # The column has no room there.
 
 
-def test_everything_at_175() -> None:
-    """A wide terminal shows every column; a narrow one the first of them, and says that there are more."""
-    assert len(terminal.build_totals_table(study(), 175).columns) == len(select_columns(COLUMNS, study())) + 1
-    assert 4 <= len(terminal.build_totals_table(study(), 80).columns) - 1 < len(COLUMNS)
-    assert "in a wider terminal" in shown(study(), 80)
-    assert "in a wider terminal" not in shown(study(), 175)
+@pytest.mark.parametrize("width", [80, 175, 400])
+def test_a_table_has_at_most_seven_columns(width: int) -> None:
+    """However wide the terminal: the most needed ones, and the line below says where the others are."""
+    table = build_totals(study())
+    places = terminal.fit_columns(table, table.rows, width)
+    assert 5 <= len(places) <= MOST_COLUMNS
+    text = shown(study(), width)
+    assert f"{len(table.columns) - len(places)} more columns with --html and --json." in text
+
+
+def test_it_opens_with_what_was_paid_and_what_elision_costs() -> None:
+    """The headline, and a bar each for raw, the same at every turn, the recommended strategy and the cheapest."""
+    lines = shown(study(), 80).splitlines()
+    assert lines[0].startswith("Masking costs $4.00 instead of $5.00")
+    bars = [line for line in lines if "█" in line]
+    names = [line.split("  ")[0] for line in bars]
+    assert names == [RAW, "masking (every turn)", "masking (recommended)", HYBRID]
+    assert bars[1].count("█") > bars[0].count("█") > bars[2].count("█") > bars[3].count("█")
 
 
 def test_what_must_be_said() -> None:
@@ -165,10 +180,9 @@ def test_wide_characters_keep_their_columns() -> None:
 def test_unknown_values_are_dashes() -> None:
     """A study without hindsight, evidence or a price has dashes, not errors."""
     bare = replace(row(HYBRID), raw_usd=0.0, late_usd=0.0, evidence_items=0, evidence_items_filtered=0)
-    line = next(
-        line for line in shown(replace(study((HYBRID,)), rows=(bare,))).splitlines() if line.startswith("hybrid ")
-    )
-    assert line.count("–") == 5
+    lines = shown(replace(study((HYBRID,)), rows=(bare,))).splitlines()
+    _, line, *_ = [line for line in lines if line.startswith("hybrid ")]
+    assert line.count("–") == 4
 
 
 def test_long_labels_have_a_legend() -> None:
@@ -235,13 +249,12 @@ def test_turns_column() -> None:
 
 
 def _read_headings(what: Study) -> list[str]:
-    return [str(column.header) for column in terminal.build_totals_table(what, 250).columns]
+    return [column.title for column in build_totals(what).columns]
 
 
 def _read_cells(what: Study, heading: str) -> list[str]:
-    table = terminal.build_totals_table(what, 250)
-    (column,) = [each for each in table.columns if str(each.header) == heading]
-    return [str(cell) for cell in column.cells if str(cell)]
+    place = _read_headings(what).index(heading)
+    return [join_words(row.cells[place]) for row in build_totals(what).rows if len(row.cells) > 1]
 
 
 def test_raw_is_compared_with_what_was_sent() -> None:

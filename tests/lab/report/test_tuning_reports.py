@@ -13,12 +13,12 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from elision.config import load_settings
+from elision.lab.report.page import build_page, draw_picture
 from elision.lab.report.png import render_png
-from elision.lab.report.provenance import Provenance
+from elision.lab.report.report import Provenance
 from elision.lab.report.settings_file import describe_fully, write_settings
-from elision.lab.report.tuning_chart import draw_tuning
-from elision.lab.report.tuning_page import build_tuning_page
-from elision.lab.report.tuning_table import print_tuning
+from elision.lab.report.terminal import print_report
+from elision.lab.report.tuning_report import build_tuning_report
 from elision.lab.tuning.tuning_result import Tuning
 from elision.strategies.spec import parse_strategy
 from tests.lab.report.studies import HOSTILE
@@ -29,7 +29,7 @@ MADE_BY = Provenance(version="0.1.0", date="2026-11-22", command="elision tune r
 
 def _print(found: Tuning, width: int = 100) -> str:
     output = io.StringIO()
-    print_tuning(found, Console(file=output, width=width))
+    print_report(build_tuning_report(found, MADE_BY), Console(file=output, width=width))
     return output.getvalue()
 
 
@@ -58,7 +58,7 @@ def test_harmful_names_do_nothing() -> None:
     text = _print(hostile())
     assert "\x1b" not in text.replace("\x1b[", "")
     assert "\u202e" not in text
-    page = build_tuning_page(hostile(), MADE_BY)
+    page = build_page(build_tuning_report(hostile(), MADE_BY))
     for name in HOSTILE[:2]:
         assert name not in page
     assert "<script>x</script>" not in page
@@ -66,7 +66,7 @@ def test_harmful_names_do_nothing() -> None:
 
 def test_the_page_says_what_the_table_says() -> None:
     """The same sentences, every point, and who made it."""
-    page = build_tuning_page(tuning(), MADE_BY)
+    page = build_page(build_tuning_report(tuning(), MADE_BY))
     assert page.startswith("<!doctype html>")
     for words in ("Elision tune", "instead of $8.70 by default", "It holds.", "elision tune runs", "Every other point"):
         assert words in page
@@ -74,7 +74,7 @@ def test_the_page_says_what_the_table_says() -> None:
 
 def test_the_picture_names_what_it_leaves_out() -> None:
     """Published rules that cost more than twice as much would squeeze all else together."""
-    picture = ElementTree.fromstring(draw_tuning(tuning()))
+    picture = ElementTree.fromstring(draw_picture(build_tuning_report(tuning(), MADE_BY)))
     texts = [node.text for node in picture.iterfind(".//{*}text")]
     assert "published for SWE-agent (+130 %)" in " ".join(filter(None, texts))
     labels = [node.text for node in picture.iterfind(".//{*}text") if node.get("class") == "mark-label"]
@@ -89,10 +89,10 @@ def test_the_picture_names_what_it_leaves_out() -> None:
 def test_the_picture_is_drawn() -> None:
     """Also where all points have one figure."""
     pytest.importorskip("resvg_py", reason="the extra `report` is not installed")
-    assert render_png(draw_tuning(tuning())).startswith(b"\x89PNG")
+    assert render_png(draw_picture(build_tuning_report(tuning(), MADE_BY))).startswith(b"\x89PNG")
     raw = tuning().points[0]
     alone = replace(tuning(), points=(replace(raw, names=("default",)),), recommended="raw", default="raw")
-    assert render_png(draw_tuning(alone)).startswith(b"\x89PNG")
+    assert render_png(draw_picture(build_tuning_report(alone, MADE_BY))).startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("found", [tuning(), hostile()], ids=["ordinary", "hostile"])

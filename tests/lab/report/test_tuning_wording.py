@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elision.lab.report import tuning_wording as wording
-from elision.lab.report.provenance import Provenance
+from elision.lab.report.report import Provenance
 from elision.lab.report.settings_file import write_settings
 from elision.lab.tuning.tuning_result import TunedPoint
 from tests.lab.report.tunings import RULED, make_row, tuning

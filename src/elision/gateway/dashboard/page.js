@@ -102,7 +102,8 @@ const showList = (told) => {
   const named = names(told.sessions);
   keyed(byId("sessions"), told.sessions, (each) => each.id, buildRow, (item, each) => updateRow(item, each, named.get(each.id)));
   const searching = byId("search").value.trim();
-  say(byId("found"), searching ? `${plural(told.found, "session")} found` : "");
+  const part = told.found > told.sessions.length ? `The newest ${count(told.sessions.length)} of ${plural(told.found, "session")}` : "";
+  say(byId("found"), searching ? `${plural(told.found, "session")} found` : part);
   byId("more-sessions").hidden = told.found <= told.sessions.length || limit >= 200;
 };
 const listPath = () => `sessions?${new URLSearchParams({ search: byId("search").value.trim(), limit: String(limit) })}`;

@@ -1,9 +1,10 @@
-"""A replay study as a table in the terminal, as one self-contained page, and as one picture.
+"""Reports: one value (report.py), which a terminal (terminal.py), a page (page.py) and JSON render.
 
-    terminal.print_study(study, console)     needs rich (extra `cli`)
-    html.build_page(study, made_by)
-    png.render_png(charts.draw_picture(study))   needs resvg (extra `report`)
+    report = build_replay_report(study)
+    terminal.print_report(report, console)          needs rich (extra `cli`)
+    page.build_page(report)
+    png.render_png(page.draw_picture(report))       needs resvg (extra `report`)
 
-figures.py formats numbers, names.py shortens names, palette.py assigns colours, wording.py writes the sentences,
-charts.py draws with svg.py; page.html, page.css and page.js are the page around the charts.
+figures.py formats numbers, names.py shortens names, palette.py assigns colours, wording.py writes sentences; charts.py,
+bars.py and tuning_chart.py draw with svg.py; page.html, page.css and page.js are the page around the charts.
 """

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from elision.lab.report import figures, wording
 from elision.lab.report.columns import is_baseline
-from elision.lab.report.names import group_rows, is_hindsight
-from elision.lab.report.palette import PAPER, Ink, assign_looks
+from elision.lab.report.names import group_rows, is_hindsight, is_raw
+from elision.lab.report.palette import assign_looks
+from elision.lab.report.report import Bar, BarChart
 from elision.lab.report.sent_wording import name_rows
 from elision.lab.report.svg import (
-    PADDING,
-    WIDTH,
     Axis,
     Drawing,
     Plot,
     Tip,
-    draw_bottom_axis,
     find_ends,
-    measure_text,
     write_share_tick,
     write_usd_tick,
 )
-from elision.lab.results import BILLED, Row, Study
+from elision.lab.results import BILLED, RECORDED, Row, Study
 from elision.trajectory.prices import Prices
-
-#: Pixels from bar to bar: a line of text above each bar, so that neither name nor figure is ever cut.
-STEP = 44
-_NAME, _BAR, _THICK = 11, 30, 14
 
 #: Who is paid, in the order of the stack, and the slot of its colour.
 PAYEES = {
@@ -37,58 +32,45 @@ PAYEES = {
 }
 
 
-def draw_picture(study: Study, ink: Ink = PAPER) -> str:
-    """Return the first picture of a study as SVG: cost per strategy by what is paid for."""
-    drawing = Drawing(WIDTH, ink)
-    key = "Dashed line: what was sent, as recorded." + wording.describe_hindsight_mark(study)
-    lines = (f"{wording.describe_scope(study)}. {key}", wording.describe_prices(study.prices))
-    drawing.add_heading(wording.write_headline(study), lines)
-    draw_costs(study, drawing)
-    return drawing.render(padding=PADDING)
-
-
-def draw_costs(study: Study, drawing: Drawing) -> None:
-    """Draw a stacked bar per strategy, of what is paid for; a dashed line at raw's cost, a mark at the hindsight's."""
-    ink = drawing.ink
+def build_costs(study: Study) -> BarChart:
+    """Return a bar per strategy, of what is paid for; a line at what was sent, a mark at the hindsight's cost."""
     names = name_rows(study)
     rows = [row for _, members in group_rows(study.totals) for row in members]
-    parts = {row.strategy: split_by_payee(row, study.prices) for row in rows}
-    paid = [payee for payee in PAYEES if any(found[payee] for found in parts.values())]
-    drawing.add_key(("square", ink.slots[PAYEES[payee]], payee) for payee in paid)
-    # Each bar leaves room for its amounts, and the longest amount may be at any of them.
-    scale = min(
-        [(drawing.width - 12 - measure_text(_write_amounts(row))) / row.usd for row in rows if row.usd]
-        + [(drawing.width - 8) / row.hindsight_usd for row in rows if row.hindsight_usd],
-        default=1.0,
-    )
-    top = drawing.bottom
-    bottom = top + STEP * len(rows)
     paid_costs = {round(row.paid_usd, 9) for row in rows if row.strategy != BILLED}
-    if len(paid_costs) == 1 and any(paid_costs):
-        x = paid_costs.pop() * scale
-        drawing.add_line(x, top, x, bottom, ink.slots["grey"], stroke_width=1.5, stroke_dasharray="5 4", class_="paid")
-    for place, row in enumerate(rows):
-        y = top + STEP * place
-        recommended = " (recommended)" if row.strategy == study.recommended else ""
-        name = names[row.strategy] + recommended
-        tip = _list_amounts(row, name, has_hindsight=study.hindsight)
-        drawing.add_text(0, y + _NAME, name, rim=True, class_="bar-name")
-        x = 0.0
-        for payee, usd in parts[row.strategy].items():
-            if usd:
-                share = figures.format_share(usd / row.usd if row.usd else None)
-                paid_for = ("paid for", payee), ("of it", f"{figures.format_usd(usd)} ({share})")
-                piece = {"x": x, "y": y + _BAR - _THICK / 2, "width": usd * scale, "height": _THICK}
-                look = {"class": "piece", "fill": ink.slots[PAYEES[payee]]}
-                drawing.add("rect", {**piece, **look}, tip=(tip[0], *paid_for, *tip[1:]))
-                x += usd * scale
-        drawing.add_text(x + 8, y + _BAR, _write_amounts(row), rim=True, class_="bar-amount")
-        if row.hindsight_usd is not None:
-            upright = {"x": row.hindsight_usd * scale - 1.5, "y": y + _BAR - _THICK / 2 - 4, "width": 3}
-            look = {"class": "hindsight", "fill": ink.text, "stroke": ink.ground}
-            drawing.add("rect", {**upright, "height": _THICK + 8, **look}, tip=tip)
-    axis = Axis(title="cost, USD", low=0, high=drawing.width / scale, write=write_usd_tick)
-    draw_bottom_axis(drawing, axis, lambda usd: usd * scale, (0, drawing.width), bottom + 4)
+    return BarChart(
+        "cost",
+        "stacked bars: the cost of each strategy, by what is paid for",
+        [_build_bar(row, names[row.strategy], study) for row in rows],
+        "cost, USD",
+        line=paid_costs.pop() if len(paid_costs) == 1 else None,
+        few=_choose_few(study, rows),
+    )
+
+
+def _build_bar(row: Row, name: str, study: Study) -> Bar:
+    is_recommended = row.strategy == study.recommended
+    label = f"{name} (recommended)" if is_recommended else name
+    parts = split_by_payee(row, study.prices)
+    return Bar(
+        label,
+        _write_amounts(row),
+        [(PAYEES[payee], payee, parts[payee]) for payee in PAYEES],
+        mark=row.hindsight_usd,
+        mood="better" if is_recommended and (row.to_recorded or 1) < 1 else "",
+        tip=_list_amounts(row, label, has_hindsight=study.hindsight),
+    )
+
+
+def _choose_few(study: Study, rows: Sequence[Row]) -> list[int]:
+    """Return the places of what was paid, of the strategy of the headline, of the same at every turn, the cheapest."""
+    best = wording.find_featured(study)
+    if best is None:
+        return []
+    chosen = [best, wording.find_every_turn_rival(study, best), wording.find_cheapest(study)]
+    kept = {row.strategy for row in chosen if row is not None} | {RECORDED}
+    if not any(row.strategy == RECORDED for row in rows):
+        kept |= {row.strategy for row in rows if is_raw(row.strategy)}
+    return [place for place, row in enumerate(rows) if row.strategy in kept]
 
 
 def _write_amounts(row: Row) -> str:

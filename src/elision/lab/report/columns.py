@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from elision.lab.report import figures, wording
-from elision.lab.report.names import is_raw, is_sent, neutralize_text
-from elision.lab.results import RECORDED, ContextSize, Control, Row, Study
+from elision.lab.report.names import is_raw, is_sent
+from elision.lab.report.report import Column, Table, TableRow, Words
+from elision.lab.results import RECORDED, Control, Row, Study
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class StrategyColumn:
     """One column. title: may break at its newlines. keep: the higher, the longer it stays where room is short.
 
-    judged: whether to show by colour that it is good or bad news.
+    judged: whether its colour says that it is good or bad news.
     """
 
     title: str
@@ -28,17 +28,13 @@ class Column:
         """The title on one line."""
         return self.title.replace("\n", " ")
 
-    def mood(self, row: Row) -> Literal["", "better", "worse"]:
-        """Whether the cell is good news, compared with what was sent."""
-        if (
-            not self.judged
-            or row.to_recorded is None
-            or row.to_recorded == 1
-            or is_sent(row.strategy)
-            or is_baseline(row)
-        ):
-            return ""
-        return "better" if row.to_recorded < 1 else "worse"
+    def write(self, row: Row) -> Words:
+        """Return the cell of `row`, with its colour."""
+        text = self.cell(row)
+        is_judged = self.judged and row.to_recorded not in (None, 1) and not is_sent(row.strategy)
+        if not is_judged or row.to_recorded is None or is_baseline(row):
+            return text
+        return [(text, "better" if row.to_recorded < 1 else "worse")]
 
 
 #: Headings of the cost against what was sent, and against sending everything, where that is something else.
@@ -52,29 +48,29 @@ FOLDED = "tokens folded"
 OWN_WORDS = "own words visible"
 
 COLUMNS = (
-    Column("cost", 100, lambda row: figures.format_usd(row.usd)),
-    Column(
+    StrategyColumn("cost", 100, lambda row: figures.format_usd(row.usd)),
+    StrategyColumn(
         VS_RECORDED.replace(" ", "\n"),
         95,
         lambda row: figures.format_change(None if is_baseline(row) else row.to_recorded),
         judged=True,
     ),
-    Column(VS_RAW, 86, lambda row: figures.format_change(None if is_raw(row.strategy) else row.to_raw)),
-    Column("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
-    Column("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
-    Column("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
-    Column(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.format_multiple(row.to_hindsight)),
-    Column("peak\ncontext", 70, lambda row: figures.format_tokens(row.peak)),
-    Column("turns missing\na fact", 60, lambda row: figures.format_count(row.regret_turns)),
-    Column("own words\nvisible", 65, lambda row: figures.format_share(row.own_recall)),
-    Column(FOLDED.replace(" ", "\n"), 55, lambda row: figures.format_tokens(row.folded_tokens)),
-    Column("summaries", 50, lambda row: figures.format_count(row.summaries)),
-    Column(
+    StrategyColumn(VS_RAW, 86, lambda row: figures.format_change(None if is_raw(row.strategy) else row.to_raw)),
+    StrategyColumn("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
+    StrategyColumn("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
+    StrategyColumn("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
+    StrategyColumn(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.format_multiple(row.to_hindsight)),
+    StrategyColumn("peak\ncontext", 70, lambda row: figures.format_tokens(row.peak)),
+    StrategyColumn("turns missing\na fact", 60, lambda row: figures.format_count(row.regret_turns)),
+    StrategyColumn("own words\nvisible", 65, lambda row: figures.format_share(row.own_recall)),
+    StrategyColumn(FOLDED.replace(" ", "\n"), 55, lambda row: figures.format_tokens(row.folded_tokens)),
+    StrategyColumn("summaries", 50, lambda row: figures.format_count(row.summaries)),
+    StrategyColumn(
         "summary\ncost", 40, lambda row: figures.format_usd(row.summarizer.usd) if row.summaries else figures.NOTHING
     ),
-    Column("visible, not\nin summary", 35, lambda row: figures.format_share(row.evidence_recall_plain)),
-    Column("visible,\nfiltered", 30, lambda row: figures.format_share(row.evidence_recall_filtered)),
-    Column(
+    StrategyColumn("visible, not\nin summary", 35, lambda row: figures.format_share(row.evidence_recall_plain)),
+    StrategyColumn("visible,\nfiltered", 30, lambda row: figures.format_share(row.evidence_recall_filtered)),
+    StrategyColumn(
         "repeated\ncalls", 25, lambda row: f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
     ),
 )
@@ -86,7 +82,7 @@ def is_baseline(row: Row) -> bool:
     return row.strategy == RECORDED or (is_raw(row.strategy) and is_same)
 
 
-def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
+def select_columns(study: Study) -> list[StrategyColumn]:
     """Return the columns that have something to show: without × hindsight where it was not asked for, without the
     tokens folded where no strategy folds, and without own words where none summarizes.
 
@@ -99,7 +95,7 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
         hidden.append(FOLDED)
     if not any(row.summaries for row in study.totals):
         hidden.append(OWN_WORDS)
-    selected = [column for column in columns if column.heading not in hidden]
+    selected = [column for column in COLUMNS if column.heading not in hidden]
     if study.turns.factors:
         places = [column.heading for column in selected]
         if wording.BREAK_EVEN in places:
@@ -107,18 +103,12 @@ def select_columns(columns: Sequence[Column], study: Study) -> list[Column]:
     return selected
 
 
-def keep_most_needed(columns: Sequence[Column], count: int) -> list[Column]:
-    """Return the `count` most needed of `columns`, in their order."""
-    needed = sorted(columns, key=lambda column: -column.keep)[:count]
-    return [column for column in columns if column in needed]
-
-
-def _build_turns_column(study: Study) -> Column:
+def _build_turns_column(study: Study) -> StrategyColumn:
     """Return the column of the cost with more or fewer turns: a range of changes by default, else an amount."""
     if study.turns.mode == "band":
-        return Column("vs recorded, turns\nas measured", 45, lambda row: _format_turns_band(row))
+        return StrategyColumn("vs recorded, turns\nas measured", 45, lambda row: _format_turns_band(row))
     words = "as measured" if study.turns.mode == "measured" else "as assumed"
-    return Column(f"cost, turns\n{words}", 94, lambda row: _format_extended_cost(row))
+    return StrategyColumn(f"cost, turns\n{words}", 94, lambda row: _format_extended_cost(row))
 
 
 def _format_turns_band(row: Row) -> str:
@@ -140,27 +130,16 @@ def _format_break_even(row: Row) -> str:
     return allowance.replace(" extra turns", "") if allowance else figures.NOTHING
 
 
-CONTROL_TITLES = ("format", "runs", "noise", "filtered", "floor")
+def format_controls(controls: Sequence[Control]) -> Table:
+    """Return the controls of each format: runs, noise, the same filtered, floor."""
+    columns = [Column("format"), Column("runs", 1), Column("noise", 4), Column("filtered", 3), Column("floor", 2)]
+    return Table(columns, [TableRow(_list_control_cells(control)) for control in controls])
 
 
-def format_control(control: Control) -> tuple[str, str, str, str, str]:
-    """Format, runs, noise, the same filtered, floor."""
+def _list_control_cells(control: Control) -> list[str]:
     floor = figures.format_share(control.floor)
     if control.floor is not None and control.floor_window is not None:
         floor += f" (window {control.floor_window})"
     noise = figures.format_share(control.noise)
     filtered = figures.format_share(control.noise_filtered)
-    return neutralize_text(control.reader), figures.format_count(control.runs), noise, filtered, floor
-
-
-def title_growth(size: ContextSize, study: Study) -> str:
-    """`100`, or `100 (2 of 4 runs)` on two lines where some runs are shorter."""
-    if size.runs == study.run_count:
-        return figures.format_count(size.turn)
-    every = figures.format_plural(study.run_count, "run")
-    return f"{figures.format_count(size.turn)}\n({figures.format_count(size.runs)} of {every})"
-
-
-def format_growth(study: Study, strategy: str) -> list[str]:
-    """Tokens of the context under `strategy` at each turn of the study's growth."""
-    return [figures.format_tokens(size.tokens[strategy]) for size in study.growth]
+    return [control.reader, figures.format_count(control.runs), noise, filtered, floor]

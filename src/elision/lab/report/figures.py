@@ -119,3 +119,8 @@ def format_turns(value: float) -> str:
 
 def format_plural(number: int, one: str, many: str = "") -> str:
     return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def neutralize_text(text: str) -> str:
+    """`text` without what could steer a terminal or turn a line around: controls, lone surrogates, bidi marks."""
+    return "".join(char if char.isprintable() or char == "\xa0" else "·" for char in text)

@@ -43,8 +43,3 @@ def print_text(console: Console, text: str | None, style: str = "", *, indent: i
     if text:
         lines = wrap_text(text, console.width - indent)
         console.print(Padding(Text("\n".join(lines), style=style), (0, 0, 0, indent), expand=False))
-
-
-def print_paragraph(console: Console, text: str | None, style: str = "") -> None:
-    """Print `text` as `print_text` does, indented by two."""
-    print_text(console, text, style, indent=2)

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import count
 
 from elision.errors import SpecError
+from elision.lab.report.figures import neutralize_text
 from elision.lab.results import BILLED, RECORDED, Row, Study, is_on_top
 from elision.strategies.presets import PRESETS
 from elision.strategies.spec import parse_strategy
@@ -21,11 +22,6 @@ LONGEST_RUN = 240
 
 #: Characters of a long label kept before the ellipsis: what is tried first, and then to tell it from others.
 _HEADS = (15, LONGEST_STRATEGY - 1, 8, 1)
-
-
-def neutralize_text(text: str) -> str:
-    """`text` without what could steer a terminal or turn a line around: controls, lone surrogates, bidi marks."""
-    return "".join(char if char.isprintable() or char == "\xa0" else "·" for char in text)
 
 
 def clip_start(text: str, length: int) -> str:

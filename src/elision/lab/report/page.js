@@ -1,8 +1,9 @@
 // The page around the charts, and the chart of contexts. Text from a recording reaches the document through textContent alone.
 "use strict";
 (() => {
-  const study = JSON.parse(document.getElementById("study").textContent);
   const byId = (id) => document.getElementById(id);
+  const none = { strategies: [], columns: [], runs: [], rows: [], series: [] };
+  const study = byId("study") ? JSON.parse(byId("study").textContent) : none;
   const make = (tag, text, className) => {
     const node = document.createElement(tag);
     if (text !== undefined) node.textContent = text;
@@ -179,8 +180,13 @@
   const showAll = byId("more");
   const SHOWN = 300;
   let limit = SHOWN;
+  const look = (column) => [column.kind === "word" ? "word" : "", column.extra ? "extra" : ""].join(" ").trim();
   const cell = (column, value, run) => {
-    if (column.key !== "run") return make("td", shown(column.kind, value), column.kind === "word" ? "word" : "");
+    if (column.key !== "run") {
+      const plain = make("td", shown(column.kind, value), look(column));
+      plain.dataset.title = column.title;
+      return plain;
+    }
     const td = make("td", undefined, "name");
     td.title = value; // all of it, where the cell shows its end
     const name = make(lines.has(run) ? "button" : "span");
@@ -229,7 +235,7 @@
     showAll.addEventListener("click", () => { limit = Infinity; showRows(); });
     const head = make("tr");
     study.columns.forEach((column, place) => {
-      const th = make("th", undefined, column.kind === "word" ? "word" : "");
+      const th = make("th", undefined, look(column));
       th.scope = "col";
       const button = make("button", column.title.replace(/^(×|vs) /, "$1\u00a0")); // never broken there
       button.type = "button";

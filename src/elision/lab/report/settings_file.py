@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 from elision.lab.report import tuning_wording
-from elision.lab.report.names import neutralize_text
-from elision.lab.report.provenance import Provenance
+from elision.lab.report.figures import neutralize_text
+from elision.lab.report.report import Provenance
 from elision.lab.tuning.search_space import FAMILIES
 from elision.lab.tuning.tuning_result import Tuning
 from elision.strategies.spec import describe_strategy, parse_strategy

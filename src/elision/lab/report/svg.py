@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from elision.lab.report.figures import wrap_text
-from elision.lab.report.names import neutralize_text
+from elision.lab.report.figures import neutralize_text, wrap_text
 from elision.lab.report.palette import Ink
 
 FONT: Final = (
@@ -182,7 +181,7 @@ class Plot:
         self, drawing: Drawing, x: Axis, y: Axis, height: float, ends: tuple[float, float] | None = None
     ) -> None:
         start, end = ends or (0.0, drawing.width)
-        ticks, step = y.list_ticks(max(2, round(height / 60)))
+        ticks, step = y.list_ticks(max(3, round(height / 48)))
         labels = [y.write(value, step) for value in ticks]
         drawing.add_text(start, drawing.bottom + LINE / 2, y.title, size=12, opacity=0.8)
         self._axes = x, y

@@ -1,303 +1,285 @@
-"""A study in the terminal: totals per strategy, runs, controls, problems, and how to read the figures."""
+"""A report in the terminal: whole columns of a table are left out where room is short, and no number is broken."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
+from typing import Final
 
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.style import Style
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table as Grid
 from rich.text import Text
 
-from elision.lab.report import figures, sent_wording, wording
-from elision.lab.report.columns import (
-    COLUMNS,
-    CONTROL_TITLES,
-    HINDSIGHT,
-    VS_RECORDED,
-    Column,
-    format_control,
-    format_growth,
-    select_columns,
-    title_growth,
+from elision.lab.report.figures import format_plural, neutralize_text
+from elision.lab.report.fitting import GAP, choose_columns, measure_column, open_table, print_text
+from elision.lab.report.passages import BarredBlock, build_passage
+from elision.lab.report.report import (
+    BarChart,
+    Block,
+    Chart,
+    Divider,
+    Facts,
+    Glossary,
+    Mood,
+    Report,
+    Section,
+    Sentence,
+    Table,
+    TableRow,
+    ViewEntry,
+    Words,
+    join_words,
 )
-from elision.lab.report.fitting import GAP, choose_columns, open_table, print_paragraph, print_text
-from elision.lab.report.fitting import measure_column as width_of
-from elision.lab.report.names import group_rows, list_shortened, name_runs
-from elision.lab.results import Control, Row, Study, SummaryTable
-from elision.trajectory.trajectory import Problem
 
-#: Columns of a terminal for which a table is made by default.
-WIDTH = 140
-#: Cells of a run's name that are shown where there is room, and where there is not.
-_NAME = 28
-_LITTLE = 14
-#: Columns of a terminal that leave room.
-_ROOMY = 80
-#: Runs that are listed each; of more, only the worst are.
-_LISTED = 8
 #: Before the recommended strategy, and before the others.
-MARK = "▸ "
-NO_MARK = "  "
+MARK: Final = "▸ "
+NO_MARK: Final = "  "
+#: Cells of a bar at most, and of a sentence in a table at least.
+_BAR: Final = 40
+_SENTENCE: Final = 24
 
-#: Of the controls' columns after the format: the higher, the longer it stays where room is short.
-_CONTROLS_KEEP = (1, 4, 3, 2)
-
-_STYLES = {"": "", "better": "green", "worse": "red"}
-
-
-def print_study(study: Study, console: Console) -> None:
-    """Print everything that a person needs to judge the study."""
-    print_text(console, wording.write_headline(study), "bold")
-    print_text(console, wording.describe_scope(study), "dim")
-    if study.rows:
-        print_text(console, wording.describe_prices(study.prices), "dim")
-        print_text(console, wording.describe_composition(study), "dim")
-    if study.summarizer is not None:
-        print_text(console, wording.describe_summarizer(study.summarizer), "dim")
-    print_text(console, wording.describe_interruption(study), "yellow")
-    if not study.rows:
-        print_problems(study.problems, console)
-        return
-    console.print()
-    console.print(build_totals_table(study, console.width))
-    # Why the column × hindsight has a dash or is not there; nothing where it has no room.
-    missing_hindsight = wording.explain_missing_hindsight(study)
-    if study.hindsight and HINDSIGHT not in _list_headings(study, console):
-        missing_hindsight = None
-    for text in (
-        wording.write_recommendation(study),
-        *sent_wording.describe_study_sent(study),
-        _describe_hidden_columns(study, console),
-        missing_hindsight,
-        wording.describe_turns(study),
-    ):
-        print_paragraph(console, text)
-    for name, label in list_shortened(study):
-        print_paragraph(console, f"{name}: {label}", style="dim")
-    _print_growth(study, console)
-    _print_runs(study, console)
-    print_summary_tables(study.sums.tables if study.sums else (), console)
-    _print_controls(study, console)
-    print_problems(study.problems, console)
-    _print_glossary(study, console)
+STYLES: Final[dict[Mood, str]] = {
+    "": "",
+    "strong": "bold",
+    "quiet": "bright_black",
+    "heading": "italic",
+    "warning": "yellow",
+    "better": "green",
+    "worse": "red",
+    "note": "cyan",
+    "masked": "yellow",
+    "folded": "bright_blue",
+    "clipped": "red",
+    "summary": "magenta",
+    "system": "blue",
+    "user": "cyan",
+    "assistant": "green",
+    "result": "white",
+    "thinking": "italic bright_black",
+}
 
 
-def print_next_steps(console: Console, page: Path | None) -> None:
-    """Print what to do next. page: the report that was written as HTML."""
-    print_heading(console, "Next")
-    steps = [Text("your own runs          elision replay my-run.json"), Text("in front of an agent   elision serve")]
-    if page is not None:
-        address = page.absolute().as_uri()
-        link = Text(address, style=Style(color="cyan", bold=True, link=address))
-        steps.insert(0, Text.assemble("charts and every run   ", link))
-    for step in steps:
-        # On one line whatever the width, so that a click opens the address and a copy is whole.
-        console.print(Text.assemble("  ", step), soft_wrap=True)
+def print_report(report: Report, console: Console) -> None:
+    """Print everything that a person needs to judge."""
+    _Printer(console, "with --html and --json" if report.has_page else "with --json").print_report(report)
 
 
-def build_totals_table(study: Study, width: int = WIDTH) -> Table:
-    """Totals per strategy, in groups: as many columns as fit into `width` cells, no number ever broken or cut."""
-    names = sent_wording.name_rows(study)
-    groups = group_rows(study.totals)
-    marked = len(groups) > 1 or bool(study.recommended)
-    indent = {row.strategy: "" for row in study.totals}
-    if marked:
-        indent = {label: MARK if label == study.recommended else NO_MARK for label in indent}
-    labels = [indent[row.strategy] + names[row.strategy] for row in study.totals]
-    columns = _choose_columns(
-        select_columns(COLUMNS, study),
-        study.totals,
-        width - measure_widest(["strategy", *labels, *(name for name, _ in groups)]),
-    )
-    result = build_empty_table(["strategy"], [column.title for column in columns])
-    for heading, rows in groups:
-        if heading:
-            result.add_row(Text(heading, style="italic"))
-        for row in rows:
-            style = "bold" if row.strategy == study.recommended else ""
-            result.add_row(Text(indent[row.strategy] + names[row.strategy]), *_build_cells(columns, row), style=style)
-    return result
+def print_section(section: Section, console: Console) -> None:
+    """Print a section of its own, after a report."""
+    _Printer(console, "with --json").print_section(section)
 
 
-def _print_growth(study: Study, console: Console) -> None:
-    """Print the size of the context by turn: of raw, the strategy of the headline, and the cheapest."""
-    sizes = study.growth
-    if not sizes:
-        return
-    shown = wording.select_lines(study)
-    names = sent_wording.name_rows(study)
-    columns = [list(each) for each in zip(*(format_growth(study, label) for label in study.strategies), strict=True)]
-    titles = [title_growth(size, study) for size in sizes]
-    heading = "context at turn"
-    room = console.width - measure_widest([heading, *(names[label] for label in shown)])
-    # The longest runs are what a reader looks for: of few columns the last ones stay.
-    kept = choose_columns(
-        [[title, *cells] for title, cells in zip(titles, columns, strict=True)], list(range(len(sizes))), room
-    )
-    table = build_empty_table([heading], [])
-    for place in kept:
-        table.add_column(Text(titles[place]), justify="right", no_wrap=True, vertical="bottom")
-    for label in study.strategies:
-        if label in shown:
-            cells = format_growth(study, label)
-            table.add_row(Text(names[label]), *(Text(cells[place]) for place in kept))
-    print_section(console, "Tokens of the context, mean over the runs that reach the turn", table)
+def print_blocks(blocks: Iterable[Block], console: Console) -> None:
+    """Print blocks without a headline, for commands whose answer is a few lines."""
+    printer = _Printer(console, "with --json")
+    for block in blocks:
+        printer.print_block(block, indent=0)
 
 
-def _print_runs(study: Study, console: Console) -> None:
-    """Print the strategy that the headline names run by run, or where it does worst if there are many."""
-    best = wording.find_featured(study)
-    rows = wording.rank_runs(study, best.strategy) if best else []
-    if not best or not rows:
-        return
-    name = sent_wording.name_rows(study)[best.strategy]
-    title = f"{wording.capitalize_word(name)}, run by run"
-    if len(rows) > _LISTED:
-        every = figures.format_count(study.run_count)
-        title = f"{wording.capitalize_word(name)}: {_LISTED} of {every} runs, highest cost vs recorded first"
-    print_section(console, title, _build_run_table(study, rows[:_LISTED], console.width))
+def build_text(words: Words, mood: Mood = "") -> Text:
+    """Return `words` with their colours, and nothing in them that acts on a terminal."""
+    pieces = [words] if isinstance(words, str) else words
+    text = Text(style=STYLES[mood])
+    for piece in pieces:
+        plain, own = (piece, "") if isinstance(piece, str) else piece
+        text.append(_neutralize_lines(plain), style=STYLES[own] or None)
+    return text
 
 
-def _build_run_table(study: Study, rows: Sequence[Row], width: int) -> Table:
-    names = name_runs(study.rows)
-    columns = _choose_columns(_choose_run_columns(study, rows), rows, width - (_NAME if width >= _ROOMY else _LITTLE))
-    room = width - sum(width_of([column.title, *(column.cell(row) for row in rows)]) for column in columns)
-    result = build_empty_table(["run"], [column.title for column in columns])
-    for row in rows:
-        result.add_row(Text(_clip_start(names[row.file, row.trajectory], room)), *_build_cells(columns, row))
-    return result
+def _neutralize_lines(text: str) -> str:
+    return "\n".join(map(neutralize_text, text.split("\n")))
 
 
-def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[Column]:
-    """Return the columns of single runs: with the same kind of strategy at every turn, if it is compared."""
-    by_heading = {column.heading: column for column in select_columns(COLUMNS, study)}
-    kept = [by_heading[name] for name in ("cost", VS_RECORDED, "facts still visible", HINDSIGHT) if name in by_heading]
-    columns = [
-        Column("calls", 96, lambda row: figures.format_count(row.calls)),
-        Column("as\nrecorded", 93, lambda row: figures.format_usd(row.paid_usd)),
-        *kept[:2],
+class _Printer:
+    """Prints to `console`. more: where columns and rows are that are not shown."""
+
+    def __init__(self, console: Console, more: str) -> None:
+        self._console = console
+        self._more = more
+        self._headings: set[str] = set()
+
+    def print_report(self, report: Report) -> None:
+        print_text(self._console, _neutralize_lines(report.headline), "bold")
+        for sentence in report.scope:
+            print_text(self._console, _neutralize_lines(join_words(sentence.words)), STYLES[sentence.mood or "quiet"])
+        for section in report.sections:
+            if section.only != "page" and section.blocks:
+                self.print_section(section)
+
+    def print_section(self, section: Section) -> None:
+        self._console.print()
+        if section.title:
+            print_text(self._console, _neutralize_lines(section.title), "bold")
+        for block in section.blocks:
+            self.print_block(block, indent=2)
+
+    def _print(self, what: RenderableType, *, whole: bool = False) -> None:
+        # Nothing in a recorded text is markup, an emoji's code or a number to be coloured.
+        self._console.print(what, markup=False, emoji=False, highlight=False, soft_wrap=whole)
+
+    def print_block(self, block: Block, indent: int) -> None:
+        if isinstance(block, Sentence):
+            if block.column in ("", *self._headings):
+                self._print_sentence(block, indent)
+        elif isinstance(block, Table):
+            self._print_table(block, indent)
+        elif isinstance(block, Facts):
+            self._print_facts(block)
+        elif isinstance(block, Glossary):
+            for word, meaning, column in block.words:
+                self.print_block(Sentence(f"{word}: {meaning}.", column=column), indent)
+        elif isinstance(block, BarChart):
+            self._print_bars(block)
+        elif isinstance(block, Chart):
+            for row in block.rows(self._console.width) if block.rows else ():
+                self._print(build_text(row))
+        elif isinstance(block, Divider):
+            self._console.print()
+            self._print(Rule(build_text(block.text, "quiet"), style=STYLES["quiet"], align="left", characters="·"))
+        elif isinstance(block, ViewEntry):
+            self._print_entry(block)
+
+    def _print_sentence(self, sentence: Sentence, indent: int) -> None:
+        if sentence.clipped:
+            line = build_text(sentence.words, sentence.mood)
+            line.truncate(max(20, self._console.width - indent), overflow="ellipsis")
+            self._print(Padding(line, (0, 0, 0, indent), expand=False))
+        elif isinstance(sentence.words, str) and not sentence.whole:
+            print_text(self._console, _neutralize_lines(sentence.words), STYLES[sentence.mood], indent=indent)
+        elif sentence.whole:
+            self._print(Text.assemble(" " * indent, build_text(sentence.words, sentence.mood)), whole=True)
+        else:
+            self._print(Padding(build_text(sentence.words, sentence.mood), (0, 0, 0, indent), expand=False))
+
+    def _print_facts(self, facts: Facts) -> None:
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_column(style=STYLES["quiet"], no_wrap=True, min_width=8)
+        grid.add_column(overflow="fold")
+        for name, words in facts.rows:
+            grid.add_row(build_text(name), build_text(words))
+        if grid.row_count:
+            self._print(grid)
+
+    def _print_entry(self, entry: ViewEntry) -> None:
+        style = STYLES[entry.mood]
+        head = Grid.grid(expand=True, padding=(0, 1))
+        head.add_column(ratio=1)
+        head.add_column(justify="right", no_wrap=True, style=STYLES["quiet"])
+        head.add_row(build_text(entry.title, entry.mood), entry.size)
+        room = max(20, self._console.width - 2)
+        body = [
+            Text.assemble(build_text(each.before), build_passage(each, room, STYLES[each.mood])) for each in entry.body
+        ]
+        self._print(BarredBlock(Group(head, *body), entry.mark, style))
+
+    # -- tables and bars ------------------------------------------------------------------------------------------
+
+    def _print_table(self, table: Table, indent: int) -> None:
+        shown = table.rows[: table.few or None]
+        places = fit_columns(table, shown, self._console.width)
+        self._headings |= {table.columns[place].heading for place in places}
+        self._print(build_table(table, shown, places, self._console.width))
+        missing = len(table.columns) - len(places)
+        if missing:
+            note = f"{format_plural(missing, 'more column')} {self._more}."
+            self._print_sentence(Sentence(note, "quiet"), indent)
+        if len(table.rows) > len(shown) and table.rest:
+            rest = f"{format_plural(len(table.rows) - len(shown), f'more {table.rest}')} {self._more}."
+            self._print_sentence(Sentence(rest, "quiet"), indent)
+
+    def _print_bars(self, chart: BarChart) -> None:
+        """Print the few bars that matter most, a line each: name, bar, amount."""
+        bars = [chart.bars[place] for place in chart.few] or list(chart.bars)
+        names = [neutralize_text(bar.name) for bar in bars]
+        amounts = max((cell_len(bar.amount) for bar in bars), default=0)
+        widest = min(max(map(cell_len, names), default=0), max(12, self._console.width // 3))
+        room = max(4, min(_BAR, self._console.width - widest - amounts - 4))
+        largest = max((bar.size for bar in bars), default=0.0) or 1.0
+        for name, bar in zip(names, bars, strict=True):
+            cells = max(1, round(room * bar.size / largest)) if bar.size else 0
+            style = STYLES[bar.mood]
+            label = set_cell_size(_clip(name, widest, "end"), widest)
+            self._print(Text.assemble((label, style), "  ", ("█" * cells, style or STYLES["quiet"]), f" {bar.amount}"))
+
+
+def fit_columns(table: Table, rows: Sequence[TableRow], width: int) -> list[int]:
+    """Return the places of the columns that are shown in `width` cells: the first, and the most needed that fit."""
+    columns = list(table.columns[1:])
+    texts = [
+        [column.title, *(join_words(row.cells[place]) for row in rows if place < len(row.cells))]
+        for place, column in enumerate(columns, start=1)
     ]
-    rival = wording.find_every_turn_rival(study, rows[0])
-    if rival is not None:
-        beside = {(row.file, row.trajectory): row.to_recorded for row in study.of(rival.strategy)}
-        columns.append(
-            Column("at every\nturn", 92, lambda row: figures.format_change(beside.get((row.file, row.trajectory))))
+    measured = [
+        [text[:_SENTENCE] for text in text_of] if column.side == "wrap" else text_of
+        for column, text_of in zip(columns, texts, strict=True)
+    ]
+    name = measure_names(table, rows)
+    if table.least is not None:
+        name = min(name, table.least)
+    kept = choose_columns(measured, [column.keep for column in columns], width - name)
+    extra = table.list_extra()
+    return [0, *(place + 1 for place in kept if place + 1 not in extra)]
+
+
+def measure_names(table: Table, rows: Sequence[TableRow]) -> int:
+    """Return the cells that the names of the rows take, their marks included."""
+    indent = len(MARK) if _has_marks(table) else 0
+    widest = max(map(cell_len, table.columns[0].title.split("\n")), default=0)
+    for row in rows:
+        mark = indent if row.cells[1:] else 0
+        widest = max([widest, *(mark + cell_len(line) for line in join_words(row.cells[0]).split("\n"))])
+    return widest
+
+
+def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], width: int) -> Grid:
+    """Return the columns at `places` of `rows`. The names give way, never a figure."""
+    grid = open_table()
+    taken = sum(
+        measure_column([table.columns[place].title, *(join_words(row.cells[place]) for row in rows if row.cells[1:])])
+        for place in places[1:]
+        if table.columns[place].side != "wrap"
+    )
+    wraps = any(table.columns[place].side == "wrap" for place in places)
+    is_tall = wraps or any("\n" in join_words(row.cells[0]) for row in rows)
+    room = max(4, width - taken - (_SENTENCE + GAP if wraps else 0))
+    for place in places:
+        column = table.columns[place]
+        sides = {"left": "left", "wrap": "left", "right": "right"}
+        grid.add_column(
+            Text(column.title),
+            justify="left" if not place else sides[column.side],  # type: ignore[arg-type]
+            no_wrap=column.side != "wrap",
+            # A heading of two lines ends above its figures; beside a long sentence figures are at its first line.
+            vertical="top" if is_tall else "bottom",
+            overflow="fold" if column.side == "wrap" else "ellipsis",
         )
-    return [*columns, *kept[2:]]
-
-
-def print_summary_tables(tables: Sequence[SummaryTable], console: Console) -> None:
-    """Print what a study of many runs says in groups; of the worst runs the table above has the first."""
-    for found in tables:
-        if found.links:
+    has_marks = _has_marks(table)
+    for row in rows:
+        if len(row.cells) == 1:
+            grid.add_row(build_text(row.cells[0], row.mood or "heading"))
             continue
-        columns = list(zip(found.headings, *found.rows, strict=True))
-        room = console.width - width_of(columns[0]) + GAP
-        kept = choose_columns(columns[1:], [-place for place in range(1, len(columns))], room)
-        table = build_empty_table([found.headings[0]], [found.headings[place + 1] for place in kept])
-        for row in found.rows:
-            table.add_row(Text(row[0]), *(Text(row[place + 1]) for place in kept))
-        print_section(console, found.title, table)
-        print_paragraph(console, found.text)
+        mark = (MARK if row.recommended else NO_MARK) if has_marks else ""
+        name = build_text(row.cells[0])
+        if max(map(cell_len, name.plain.split("\n"))) > room - len(mark):
+            name = Text(_clip(name.plain, room - len(mark), table.clip))
+        cells = [build_text(row.cells[place]) for place in places[1:]]
+        style = "bold" if row.recommended else STYLES[row.mood]
+        grid.add_row(Text.assemble(mark, name), *cells, style=style)
+    return grid
 
 
-def _print_controls(study: Study, console: Console) -> None:
-    """Print how far the measure of visible facts can be trusted, where anything is known of that."""
-    if wording.has_controls(study):
-        print_section(
-            console, "How far “facts still visible” can be trusted", _build_control_table(study.controls, console.width)
-        )
-        print_paragraph(console, wording.CONTROLS)
+def _has_marks(table: Table) -> bool:
+    return any(row.recommended for row in table.rows) or any(len(row.cells) == 1 for row in table.rows)
 
 
-def _print_glossary(study: Study, console: Console) -> None:
-    print_heading(console, "How to read this")
-    shown = _list_headings(study, console)
-    for word, meaning in wording.select_words(study):
-        if wording.COLUMN_OF[word] in shown or word == wording.HINDSIGHT:
-            print_paragraph(console, f"{word}: {meaning}.")
-    for note in wording.list_notes(study):
-        print_paragraph(console, note)
-
-
-def build_empty_table(left: Sequence[str], titles: Sequence[str]) -> Table:
-    """Return a table without rows: columns of words with the titles `left`, and columns of numbers with `titles`."""
-    result = open_table()
-    for title in left:
-        result.add_column(Text(title), no_wrap=True, overflow="ellipsis", vertical="bottom")
-    for title in titles:
-        result.add_column(Text(title), justify="right", no_wrap=True, vertical="bottom")
-    return result
-
-
-def _build_cells(columns: Sequence[Column], row: Row) -> list[Text]:
-    return [Text(column.cell(row), style=_STYLES[column.mood(row)]) for column in columns]
-
-
-def _choose_columns(columns: Sequence[Column], rows: Sequence[Row], room: int) -> list[Column]:
-    """Return the columns that fit into `room` cells, the most needed first, in their order."""
-    texts = [[column.title, *(column.cell(row) for row in rows)] for column in columns]
-    return [columns[place] for place in choose_columns(texts, [column.keep for column in columns], room)]
-
-
-def measure_widest(texts: Iterable[str]) -> int:
-    return max(map(cell_len, texts), default=0)
-
-
-def _describe_hidden_columns(study: Study, console: Console) -> str | None:
-    missing = len(select_columns(COLUMNS, study)) + 1 - len(build_totals_table(study, console.width).columns)
-    if not missing:
-        return None
-    return f"{figures.format_plural(missing, 'more column')} in a wider terminal, with --html and --json."
-
-
-def _list_headings(study: Study, console: Console) -> set[str]:
-    return {str(column.header).replace("\n", " ") for column in build_totals_table(study, console.width).columns}
-
-
-def _clip_start(text: str, cells: int) -> str:
-    """`text`, or as much of its end as fits into `cells` cells: there paths differ."""
+def _clip(text: str, cells: int, end: str) -> str:
+    """Return `text`, or as much of it as fits into `cells` cells; paths differ at their ends, names at their starts."""
     if cell_len(text) <= cells:
         return text
+    if end == "end":
+        return f"{set_cell_size(text, max(1, cells - 1))}…"
     while cell_len(text) >= cells:
         text = text[max(1, (cell_len(text) - cells) // 2) :]
-    return "…" + text
-
-
-def _build_control_table(controls: Sequence[Control], width: int) -> Table:
-    rows = [format_control(control) for control in controls]
-    columns = list(zip(CONTROL_TITLES, *rows, strict=True))
-    shown = choose_columns(columns[1:], _CONTROLS_KEEP, width - width_of(columns[0]) + GAP)
-    result = build_empty_table([CONTROL_TITLES[0]], [])
-    for place in shown:
-        result.add_column(Text(CONTROL_TITLES[place + 1]), justify="right", no_wrap=True)
-    for row in rows:
-        result.add_row(Text(row[0]), *(Text(row[place + 1]) for place in shown))
-    return result
-
-
-def print_problems(problems: Sequence[Problem], console: Console) -> None:
-    """Print what could not be read, if anything."""
-    lines, more = wording.summarize_problems(problems)
-    if not lines:
-        return
-    print_heading(console, f"{figures.format_plural(len(problems), 'problem')} while reading")
-    for line in lines:
-        print_paragraph(console, line, style="yellow")
-    if more:
-        print_paragraph(console, f"and {figures.format_count(more)} more")
-
-
-def print_heading(console: Console, title: str) -> None:
-    """Print `title` after an empty line."""
-    console.print()
-    console.print(Text(title, style="bold"))
-
-
-def print_section(console: Console, title: str, content: RenderableType) -> None:
-    """Print a heading and what follows it."""
-    print_heading(console, title)
-    console.print(content)
+    return f"…{text}"

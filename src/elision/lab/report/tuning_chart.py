@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from elision.lab.report import figures, tuning_wording, wording
-from elision.lab.report.palette import PAPER, Ink
-from elision.lab.report.svg import PADDING, WIDTH, Axis, Drawing, Plot, Tip, find_ends, write_share_tick
+from elision.lab.report import figures, tuning_wording
+from elision.lab.report.svg import Axis, Drawing, Plot, Tip, find_ends, write_share_tick
 from elision.lab.results import Row
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
 from elision.strategies.spec import parse_strategy
@@ -26,20 +25,6 @@ LOOKS: Final = {
 MOST_SHOWN: Final = 1.1
 #: Pixels of the plot.
 HEIGHT: Final = 380
-
-
-def draw_tuning(tuning: Tuning, ink: Ink = PAPER) -> str:
-    """Return the picture as SVG, with a title."""
-    drawing = Drawing(WIDTH, ink)
-    lines = [
-        f"{tuning_wording.describe_scope(tuning)}.",
-        "Filled: runs to fit. Hollow: runs to judge. Ring: recommended. Grey: points that another one beats.",
-        wording.describe_prices(tuning.prices),
-        *describe_far_points(tuning),
-    ]
-    drawing.add_heading(tuning_wording.write_headline(tuning), lines)
-    draw_frontier(tuning, drawing)
-    return drawing.render(padding=PADDING)
 
 
 def describe_far_points(tuning: Tuning) -> list[str]:

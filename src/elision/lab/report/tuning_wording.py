@@ -8,7 +8,7 @@ from typing import Final
 from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import load_measured_turns
 from elision.lab.report import figures
-from elision.lab.report.names import neutralize_text
+from elision.lab.report.figures import neutralize_text
 from elision.lab.report.sent_wording import describe_sent as describe_sending
 from elision.lab.report.wording import describe_openhands_turns
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED, Row

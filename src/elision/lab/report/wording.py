@@ -9,15 +9,8 @@ from elision.lab.dose import KNEE, is_above_knee
 from elision.lab.elongation import OPENHANDS, SWE_AGENT, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report import figures
-from elision.lab.report.names import (
-    find_family,
-    is_every_turn,
-    is_hindsight,
-    is_raw,
-    is_sent,
-    neutralize_text,
-    shorten_strategies,
-)
+from elision.lab.report.figures import neutralize_text
+from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw, is_sent, shorten_strategies
 from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
 from elision.strategies.masking import Masking

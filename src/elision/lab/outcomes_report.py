@@ -1,16 +1,13 @@
-"""Cost against solve rate for the terminal: a table of strategies, their differences, and what was not joined."""
+"""The report of cost against solve rate: strategies, their differences, and what was not joined."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from elision.lab.outcomes import OutcomeStudy, PairedDifference, StrategyOutcome
-from elision.lab.outcomes_statistics import Interval
+from elision.lab.outcomes_statistics import Interval, bootstrap_mean
 from elision.lab.report.figures import (
     MINUS,
     NOTHING,
@@ -19,73 +16,84 @@ from elision.lab.report.figures import (
     format_share,
     format_turns,
     format_usd,
+    neutralize_text,
 )
-from elision.lab.report.fitting import choose_columns, open_table, print_text
-from elision.lab.report.fitting import measure_column as width_of
-from elision.lab.report.names import neutralize_text, shorten_strategies
+from elision.lab.report.names import shorten_strategies
+from elision.lab.report.palette import assign_looks
+from elision.lab.report.report import Chart, Column, Provenance, Report, Section, Sentence, Table, TableRow
 from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
+from elision.lab.report.svg import Axis, Drawing, Plot, find_ends, write_share_tick, write_usd_tick
 from elision.lab.results import RECORDED, SentSummary
 
 #: Names that a line lists.
 _NAMED: Final = 5
-#: Heading of the first column.
-_FIRST: Final = "strategy"
-#: Columns, and which stays the longer (higher) where room is short.
-COLUMNS: Final = {
-    "runs": 7,
-    "solved": 9,
-    "solve rate": 8,
-    "95 % interval": 5,
-    "as billed": 10,
-    "as recorded": 7,
-    "cost a solution": 6,
-    "summaries": 1,
-    "mean turns": 4,
-}
-DIFFERENCES: Final = {
-    "cost a run": 10,
-    "95 % interval": 7,
-    "share": 9,
-    "solve rate": 8,
-    "95 % interval ": 6,
-    "solved anew": 3,
-    "lost": 2,
-    "turns": 4,
-}
+#: Pixels of the plot.
+_HEIGHT: Final = 380
+COLUMNS: Final = (
+    Column("runs", 7),
+    Column("solved", 9),
+    Column("solve rate", 8),
+    Column("95 % interval", 5),
+    Column("as billed", 10),
+    Column("as recorded", 7),
+    Column("cost a solution", 6),
+    Column("summaries", 1),
+    Column("mean turns", 4),
+)
+DIFFERENCES: Final = (
+    Column("cost a run", 10),
+    Column("95 % interval", 7),
+    Column("share", 9),
+    Column("solve rate", 8),
+    Column("95 % interval ", 6),
+    Column("solved anew", 3),
+    Column("lost", 2),
+    Column("turns", 4),
+)
 
 
-def print_study(study: OutcomeStudy, console: Console) -> None:
-    """Print the whole of `study`."""
-    print_text(console, write_headline(study), "bold")
-    console.print()
+def build_outcomes_report(study: OutcomeStudy, made_by: Provenance | None = None) -> Report:
+    """Return the report of `study`. made_by: what it says of its making."""
+    count = format_plural(len(study.strategies), "strategy", "strategies")
+    instances = format_plural(max(len(row.joined) for row in study.strategies), "instance")
+    return Report(
+        command="lab outcomes",
+        headline=write_headline(study),
+        scope=[Sentence(f"{count}, at most {instances} each.")],
+        sections=list(_build_sections(study)),
+        data=study.to_json(),
+        made_by=made_by,
+    )
+
+
+def _build_sections(study: OutcomeStudy) -> Iterator[Section]:
     names = name_strategies(study)
-    rows = [(names[row.strategy], format_cells(row)) for row in study.strategies]
-    table, hidden = _build_table(COLUMNS, rows, console.width)
-    console.print(table)
-    if study.differences and not study.is_same_set:
-        console.print()
-        count = len(study.shared[0].joined)
-        console.print(
-            Text(f"The same on the {format_plural(count, 'instance')} that all strategies have", style="bold")
+    if any(row.mean_usd is not None for row in study.strategies):
+        what = "points: mean cost and share of instances solved of each strategy"
+        text = (
+            "Further up solves more, further left is cheaper. Lines are 95 % intervals: Wilson's for the share, a"
+            " bootstrap over instances for the cost."
         )
+        draw = partial(_draw_points, study.shared or study.strategies)
+        yield Section("Cost against solve rate", [Chart("outcomes", what, draw)], text, only="page")
+    yield Section("", [_build_table(COLUMNS, [(names[row.strategy], format_cells(row)) for row in study.strategies])])
+    if study.differences and not study.is_same_set:
+        count = format_plural(len(study.shared[0].joined), "instance")
         shared = [(names[row.strategy], format_cells(row)) for row in study.shared]
-        table, left_out = _build_table(COLUMNS, shared, console.width)
-        console.print(table)
-        hidden += left_out
+        yield Section(f"The same on the {count} that all strategies have", [_build_table(COLUMNS, shared)])
     if study.differences:
-        console.print()
-        console.print(Text(describe_pairs(study), style="bold"))
         pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
-        table, left_out = _build_table(DIFFERENCES, pairs, console.width)
-        console.print(table)
-        hidden += left_out
-    notes = list(list_notes(study))
-    if hidden:
-        notes.insert(0, f"{format_plural(hidden, 'more column')} in a wider terminal, with --html and --json.")
-    if notes:
-        console.print()
-    for note in notes:
-        print_text(console, note)
+        yield Section(describe_pairs(study), [_build_table(DIFFERENCES, pairs)])
+    yield Section("Notes", list(map(Sentence, list_notes(study))))
+
+
+def _build_table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]]) -> Table:
+    """Return a table of the columns that have something to say."""
+    kept = [place for place in range(len(columns)) if any(cells[place] not in (NOTHING, "0 %") for _, cells in rows)]
+    return Table(
+        [Column("strategy"), *(columns[place] for place in kept)],
+        [TableRow([name, *(cells[place] for place in kept)]) for name, cells in rows],
+    )
 
 
 def name_strategies(study: OutcomeStudy) -> dict[str, str]:
@@ -238,25 +246,6 @@ def _list_names(names: Sequence[str]) -> str:
     return neutralize_text(", ".join(names[:_NAMED])) + more
 
 
-def _build_table(titles: Mapping[str, int], rows: Sequence[tuple[str, Sequence[str]]], width: int) -> tuple[Table, int]:
-    """Return a table of as many whole columns as fit into `width` cells, and how many do not."""
-    cells = [
-        [title, *(row[place] for _, row in rows)]
-        for place, title in enumerate(titles)
-        if any(row[place] not in (NOTHING, "0 %") for _, row in rows)
-    ]
-    keep = [titles[column[0]] for column in cells]
-    room = width - width_of([_FIRST, *(name for name, _ in rows)])
-    table = open_table()
-    table.add_column(_FIRST, no_wrap=True)
-    shown = choose_columns(cells, keep, room)
-    for place in shown:
-        table.add_column(cells[place][0].strip(), justify="right", no_wrap=True)
-    for number, (name, _) in enumerate(rows, start=1):
-        table.add_row(Text(name), *(Text(cells[place][number]) for place in shown))
-    return table, len(cells) - len(shown)
-
-
 def _format_percent(share: float) -> str:
     return f"{share * 100:.1f} %"
 
@@ -276,3 +265,34 @@ def _format_range(interval: Interval | None, format_end: Callable[[float], str])
     if interval is None:
         return NOTHING
     return f"{format_end(interval.low)} to {format_end(interval.high)}"
+
+
+def _draw_points(rows: Sequence[StrategyOutcome], drawing: Drawing) -> None:
+    """Draw a point with its intervals for each strategy whose cost is known; a key names them: they may be close."""
+    ink = drawing.ink
+    names = shorten_strategies([row.strategy for row in rows])
+    looks = assign_looks([row.strategy for row in rows])
+    known = [(row, row.mean_usd, bootstrap_mean(row.costs)) for row in rows if row.mean_usd is not None]
+    drawing.add_key(
+        (looks[row.strategy].shape, ink.slots[looks[row.strategy].slot], names[row.strategy]) for row, _, _ in known
+    )
+    left, right = find_ends(end for _, _, cost in known for end in (cost.low, cost.high))
+    low, high = find_ends(end for row, _, _ in known for end in (row.rate_interval.low, row.rate_interval.high))
+    plot = Plot(
+        drawing,
+        Axis(title="mean cost of a run as billed, USD", low=max(0.0, left), high=right, write=write_usd_tick),
+        Axis(title="instances solved", low=low, high=high, write=write_share_tick, most=1.0),
+        _HEIGHT,
+    )
+    for row, usd, cost in known:
+        x, y = plot.place((usd, row.rate))
+        colour = ink.slots[looks[row.strategy].slot]
+        share = row.rate_interval
+        for ends in (
+            (x, plot.place_y(share.low), x, plot.place_y(share.high)),
+            (plot.place_x(cost.low), y, plot.place_x(cost.high), y),
+        ):
+            drawing.add_line(*ends, colour, stroke_width=1.6, opacity=0.55, class_="interval")
+    for row, usd, _ in known:
+        look = looks[row.strategy]
+        drawing.add_mark(*plot.place((usd, row.rate)), look.shape, ink.slots[look.slot], radius=6)

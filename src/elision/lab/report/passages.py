@@ -1,14 +1,20 @@
-"""Recorded text, made fit for a terminal: nothing that it would act on, and no more than a screen can bear."""
+"""Recorded texts as they are shown: controls made visible, and the middle of a long text left out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from elision.lab.report.report import Passage
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.text import Text
 
 #: Fewer hidden rows than this are not worth folding.
 LEAST_FOLDED_ROWS = 3
-
 # CSI sequences; OSC, DCS, SOS, PM and APC strings; two-letter escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 # Control characters but newline and tab, and what turns the direction of writing.
@@ -65,3 +71,43 @@ def _wrap_line(line: str, width: int) -> Iterator[str]:
         yield line[start:end]
         start = end
     yield f"{line[start:]}\n"
+
+
+def fold_passage(passage: Passage, width: int) -> FoldedText:
+    """Return the text of `passage` in rows of `width` letters, as much of it as it asks for."""
+    clean = make_visible(passage.text).expandtabs(4).strip("\n")
+    return FoldedText(clean) if passage.rows is None else fold_text(clean, *passage.rows, width=width)
+
+
+def build_passage(passage: Passage, width: int, style: str) -> Text:
+    """Return a passage for a terminal of `width` cells, with a count in place of what is left out."""
+    from rich.text import Text
+
+    cut = fold_passage(passage, width)
+    if not (cut.head.strip() or cut.rows):
+        return Text("(empty)", style="italic bright_black")
+    line = Text(cut.head, style=style)
+    if cut.rows:
+        line.append(f"\n⋯ {cut.rows:,} more rows, {cut.letters:,} characters ⋯\n", style="italic bright_black")
+        line.append(cut.tail)
+    return line
+
+
+@dataclass(frozen=True, slots=True)
+class BarredBlock:
+    """`body` with `mark` in front of every row."""
+
+    body: RenderableType
+    mark: str
+    colour: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+        from rich.style import Style
+
+        width = options.max_width - len(self.mark) - 1
+        style = Style.parse(self.colour)
+        for row in console.render_lines(self.body, options.update(width=width), pad=False):
+            yield Segment(f"{self.mark} ", style)
+            yield from row
+            yield Segment.line()
