@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from elision.lab.replay import Replay
-from elision.lab.report.charts import draw_costs
-from elision.lab.report.figures import format_count, format_usd
-from elision.lab.report.names import neutralize_text
+from elision.lab.report.bars import draw_bars
+from elision.lab.report.charts import build_costs
+from elision.lab.report.figures import format_count, format_usd, neutralize_text
 from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import LINE, Drawing, measure_text
 from elision.lab.report.wording import write_headline
@@ -62,7 +62,7 @@ def _draw_report(report: ContextReport) -> str:
 
 def _draw_study(study: Study) -> str:
     drawing = Drawing(WIDTH, PAPER)
-    draw_costs(study, drawing)
+    draw_bars(build_costs(study), drawing)
     rows = [(row.strategy, format_usd(row.usd), format_count(row.cache_rewrites)) for row in study.totals]
     return _join(
         write_headline(study), drawing.render(padding=12), _build_table(("strategy", "cost", "cache rewrites"), rows)
