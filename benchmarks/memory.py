@@ -92,7 +92,8 @@ async def send_requests(registry: SessionRegistry, found: Chat, calls: int, key:
         session = registry.claim_session(who, "openai", body, before=continued)
         messages = session.hidden_rounds.expand_messages(session.conversation.copy())
         view = session.context.prepare(messages, tools=body.get_field("tools"), model=MODEL)
-        body.render_changes(messages=session.encoder.encode_messages(view.messages, messages))
+        new = session.encoder.list_new(view.messages, messages)
+        body.render_changes(messages=session.encoder.encode_messages(view.messages, messages, new))
         session.newest_diagnostics = view.diagnostics
         session.context.record({"prompt_tokens": view.diagnostics.after, "completion_tokens": 100})
         registry.mark_answered(session)

@@ -140,6 +140,7 @@ def test_not_ready() -> None:
         assert got.json() == {
             "ready": False,
             "store": True,
+            "stored": True,
             "upstream_configured": False,
             "not_draining": True,
             "upstream_reached": None,

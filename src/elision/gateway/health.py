@@ -17,7 +17,8 @@ class HealthChecks:
     """Health and readiness.
 
     is_draining: whether the server stops. is_upstream_reached: of the newest request. is_warm: whether all is loaded
-    that the first requests need. leases: of what keys may spend, where that is limited.
+    that the first requests need. leases: of what keys may spend, where that is limited. is_settling: whether what the
+    store missed while it was away is still to be written, which is lost with the process.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class HealthChecks:
         is_upstream_reached: Callable[[], bool | None],
         is_warm: Callable[[], bool],
         leases: KeyLeases | None,
+        is_settling: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._monitor = monitor
@@ -35,6 +37,7 @@ class HealthChecks:
         self._is_upstream_reached = is_upstream_reached
         self._is_warm = is_warm
         self._leases = leases
+        self._is_settling = is_settling
 
     def render_alive(self) -> bytes:
         """Return the body of /healthz: any response means alive."""
@@ -50,6 +53,7 @@ class HealthChecks:
         problem = await self._monitor.find_problem()
         checks: Checks = {
             "store": not problem,
+            "stored": not self._is_settling(),
             "upstream_configured": bool(self._settings.upstreams),
             "not_draining": not self._is_draining(),
             "warm": self._is_warm(),

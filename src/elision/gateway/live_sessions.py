@@ -209,6 +209,7 @@ class SessionRegistry:
         self._openings: dict[bytes, bytes] = {}
         self._opening_bytes = 0
         self._closing_tasks: set[asyncio.Task[None]] = set()
+        self._settling_tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -377,8 +378,14 @@ class SessionRegistry:
     def settle_sessions(self) -> None:
         """Begin to write what sessions could not write: the store is back, and their next request may never come."""
         task = asyncio.get_running_loop().create_task(_settle_contexts(list(self._by_id.values())))
-        self._closing_tasks.add(task)
-        task.add_done_callback(self._closing_tasks.discard)
+        for tasks in (self._closing_tasks, self._settling_tasks):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    @property
+    def is_settling(self) -> bool:
+        """Return whether something that the store missed is still to be written: who ends the process now loses it."""
+        return bool(self._settling_tasks)
 
     async def close(self) -> None:
         """Write the pending events of every session."""

@@ -67,6 +67,7 @@ class Worker:
             lambda: self.gateway.upstream.is_reached,
             lambda: self._is_warm,
             self.gateway.proxy.budgets.leases,
+            lambda: self.gateway.sessions.is_settling,
         )
         self.app = GatewayApp(
             settings,
