@@ -35,7 +35,7 @@ def spells(run: Trajectory, window: int) -> list[bool]:
     """For each time that the guard began to hint, whether the run went on by itself afterwards."""
     watch, hinted, went = Guards(plateau_window=window).start_watch(), False, list[bool]()
     for turn in run.turns:
-        watch.turns.add(turn)
+        watch.add_turn(turn)
         hints = watch.find_hint() is not None
         if hints and not hinted:
             went.append(False)

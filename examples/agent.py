@@ -23,8 +23,8 @@ from elision.agent.prompts import SYSTEM_PROMPT
 from elision.agent.resume import load_conversation
 from elision.config import TypedOption, load_settings
 from elision.errors import ElisionError, SettingError
-from elision.lab.report.passages import escape_controls
 from elision.providers.provider_table import PROVIDERS
+from elision.trajectory.control_characters import escape_controls
 
 
 def main() -> int:

@@ -269,7 +269,7 @@ def test_sessions_do_not_share_state() -> None:
     for item in steps(15):
         for session in (one, other):
             run_pass(decide(session, make_plain_terms()), write_brief_summary)
-        one.turns.add(item)
-        other.turns.add(step(item.index, f"other {item.index}"))
+        one.add_turn(item)
+        other.add_turn(step(item.index, f"other {item.index}"))
     assert one.state.summary != other.state.summary or one.state.hidden != other.state.hidden
     assert not any("other" in text for text in one.state.hidden.values())

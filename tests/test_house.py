@@ -46,7 +46,7 @@ def test_calls_of_a_request_have_a_margin() -> None:
 def test_a_raw_call_runs_what_it_must() -> None:
     """Its functions are counted from the public method down, without lambdas and comprehensions."""
     walk = HOUSE["count_call"]("raw")
-    assert walk.functions["manager/calls.py", "Calls.prepare"] == 1
+    assert walk.functions["manager/context.py", "ContextManager.prepare"] == 1
     assert not [name for _, name in walk.functions if name.rpartition(".")[2].startswith("<")]
 
 

@@ -70,7 +70,7 @@ def test_sizes_are_measured(tmp_path: Path) -> None:
 def test_the_walk_of_messages_is_traced() -> None:
     """It begins at the public method, and files outside of the package do not count."""
     walk = WALK["trace_prepare"]()
-    assert ("Calls.prepare", "messages") in {(function, name) for _, function, name in walk.names}
+    assert ("ContextManager.prepare", "messages") in {(function, name) for _, function, name in walk.names}
     assert all(file.endswith(".py") and not file.startswith("/") for file, _, _ in walk.names)
 
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from elision.cli.app import app
 from elision.errors import ElisionError, SettingError, UnknownHandle
-from elision.lab.report.passages import make_visible
 from elision.manager import ContextManager
+from elision.trajectory.control_characters import make_visible
 from tests.cli import stored
 
 

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 
 from elision.cli.app import app
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
-from elision.lab.report.passages import FoldedText, escape_controls, fold_text
+from elision.lab.report.passages import FoldedText, fold_text
+from elision.trajectory.control_characters import escape_controls
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"

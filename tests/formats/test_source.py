@@ -209,7 +209,7 @@ def test_a_bomb_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_does_not_exist(tmp_path: Path) -> None:
     """A path that cannot be read is a FormatError that names it."""
-    with pytest.raises(FormatError, match=r"nowhere\.json: cannot be read"):
+    with pytest.raises(FormatError, match=r"nowhere\.json: there is no such file or folder"):
         list(read_documents(tmp_path / "nowhere.json"))
 
 

@@ -153,7 +153,7 @@ def test_who_is_billed_is_not_who_asks() -> None:
 def test_one_session_id_with_two_keys_is_two_sessions() -> None:
     """Ids are the client's to choose: they never reach over to another key."""
     one, other = (_who({"x-api-key": key, "x-session-id": "shared"}) for key in ("sk-1", "sk-2"))
-    assert one.session.name == other.session.name == "shared"
+    assert one.session == other.session == "shared"
     assert one.namespace != other.namespace
 
 

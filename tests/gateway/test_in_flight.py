@@ -426,7 +426,7 @@ def test_a_session_that_cannot_be_closed_keeps_no_other_open(caplog: pytest.LogC
                 raise RuntimeError("a bug")
 
             first.context.close = broken  # type: ignore[method-assign]
-        assert second.context._closed
+        assert second.opened._is_closed
 
     run(test)
     assert "could not be closed" in caplog.text

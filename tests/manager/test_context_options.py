@@ -107,7 +107,7 @@ def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) ->
         (None, {}, "a strategy is a text such as masking(window=10) or a Strategy, not NoneType"),
         (5, {}, "a strategy is a text such as masking(window=10) or a Strategy, not int"),
         (Masking, {}, "a strategy is a text such as masking(window=10) or a Strategy, not type"),
-        ("masking", {"tokens": "chars"}, "no token counter 'chars'; give one of: "),
+        ("masking", {"tokens": "chars"}, "no token counter 'chars'; there are: "),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(strategy: Any, options: dict[str, Any], said: str) -> None:

@@ -218,7 +218,7 @@ def test_a_file_of_another_kind_is_never_set_aside(tmp_path: Path) -> None:
     """A wrong address is the caller's to correct."""
     file = tmp_path / "notes.txt"
     file.write_text("what the user wrote, " * 400)
-    with pytest.raises(StoreError, match="no SQLite database"):
+    with pytest.raises(StoreError, match="not an SQLite database"):
         open_context(f"sqlite:///{file}")
     assert list(tmp_path.iterdir()) == [file]
 

@@ -72,7 +72,7 @@ def test_masking_has_the_published_text_byte_for_byte() -> None:
         assert ours.turns.view().text() == theirs.get_masked_context(SYSTEM, TASK)
         turn = (f"thought {number}", f"look at part {number}", make_observation(number))
         ours.turns.add(*turn)
-        theirs.turns.add(*turn)
+        theirs.add_turn(*turn)
     assert theirs.get_masked_context(SYSTEM, TASK).count(OMITTED) == 19
     assert ours.turns.view().text().count(OMITTED) == 19
 
@@ -84,7 +84,7 @@ def test_the_published_savings_are_counted_and_not_assumed() -> None:
     for number in range(1, 31):
         turn = (f"thought {number}", "look", make_observation(number))
         ours.turns.add(*turn)
-        theirs.turns.add(*turn)
+        theirs.add_turn(*turn)
     published = theirs.estimate_token_savings()
     savings = ours.turns.view().diagnostics.savings
     assert (savings.masked, savings.visible) == (published["masked_turns"], published["visible_turns"]) == (20, 10)
@@ -104,7 +104,7 @@ def test_hybrid_has_the_published_text_until_the_published_one_loses_turns() -> 
     for number in range(1, 45):
         turn = (f"thought {number}", f"look at part {number}", make_observation(number))
         ours.turns.add(*turn)
-        theirs.turns.add(*turn)
+        theirs.add_turn(*turn)
         published = count_from_one(theirs.get_context(SYSTEM, TASK), number)
         text = ours.turns.view().text()
         if number < 44:
@@ -126,7 +126,7 @@ def test_summarization_has_the_published_text_but_for_its_heading() -> None:
             assert ("\nTurn 1:\n" in ours.turns.view().text()) == (number > 11)
         turn = (f"thought {number}", f"look at part {number}", make_observation(number))
         ours.turns.add(*turn)
-        theirs.turns.add(*turn)
+        theirs.add_turn(*turn)
     theirs.maybe_summarize()
     published = count_from_one(theirs.get_context(SYSTEM, TASK), 31)
     assert ours.turns.view().text() == published.replace("[Summary of turns 21:", "[Summary through turn 21:")

@@ -183,7 +183,7 @@ def test_masking_follows_its_documents(published: SimpleNamespace, seed: int, co
     with begin(f"paper-masking(window={window + 1})") as context:
         for turn in turns:
             context.turns.add(*turn)
-            theirs.turns.add(*turn)
+            theirs.add_turn(*turn)
             assert context.turns.view().text() == theirs.get_masked_context(SYSTEM, TASK)
 
 
@@ -211,7 +211,7 @@ def test_summarization_follows_its_document(
             if len(theirs.trajectory) - theirs.m <= theirs.last_summary_idx:
                 assert text == count_from_one(theirs.get_context(SYSTEM, TASK))
             if turn is not None:
-                theirs.turns.add(*turn)
+                theirs.add_turn(*turn)
                 context.turns.add(*turn)
     check_requests(writer, turns)
 
@@ -244,7 +244,7 @@ def test_hybrid_follows_its_document(
                 shown = pure.hybrid(turns[:number], summarizer=incremental, previous=previous, **options)
                 previous = shown[0] if shown and isinstance(shown[0], pure.TurnsSummary) else None
             if turn is not None:
-                theirs.turns.add(*turn)
+                theirs.add_turn(*turn)
                 context.turns.add(*turn)
     check_requests(writer, turns)
     assert pure.hybrid(turns, summarizer=whole, **options) == shown

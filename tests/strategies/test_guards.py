@@ -26,7 +26,7 @@ RUNS = Path(__file__).parents[2] / "examples" / "runs"
 def watched(*turns: Turn, **limits: Any) -> RunWatch:
     watch = Guards(**limits).start_watch()
     for item in turns:
-        watch.turns.add(item)
+        watch.add_turn(item)
     return watch
 
 
@@ -34,7 +34,7 @@ def hints(*turns: Turn, window: int = 3) -> list[int]:
     """How long the standstill behind each turn is said to be; 0 for no hint."""
     watch, found = Guards(plateau_window=window).start_watch(), []
     for item in turns:
-        watch.turns.add(item)
+        watch.add_turn(item)
         hint = watch.find_hint()
         found.append(hint.turns if hint else 0)
     return found

@@ -231,7 +231,7 @@ def test_a_history_taken_up_late_has_the_same_placeholders() -> None:
     live = run_session("masking(window=2, schedule=every-turn)", turns)
     late = begin_session("masking(window=2, schedule=every-turn)")
     for item in turns:
-        late.turns.add(item)
+        late.add_turn(item)
     run_pass(decide(late, make_plain_terms()), write_brief_summary)
     run_pass(decide(live, make_plain_terms()), write_brief_summary)
     assert late.state.hidden == live.state.hidden

@@ -126,7 +126,7 @@ def run_passes(strategy: str, turns: tuple[Turn, ...], **guards: Any) -> list[Di
 
     def told(session: Log) -> None:
         for turn in session.state.turns[watch.turns :]:
-            watch.turns.add(turn)
+            watch.add_turn(turn)
         assert session.newest_call is not None
         books, decided = session.money, session.newest_call.decided
         observations = session.state.find_observation

@@ -92,7 +92,7 @@ def test_vocabularies_are_not_fetched() -> None:
 
 def test_an_unknown_counter() -> None:
     """An unknown name is an error that lists what exists."""
-    with pytest.raises(SpecError, match="no token counter 'gpt2'; give one of: o200k, cl100k, estimate"):
+    with pytest.raises(SpecError, match="no token counter 'gpt2'; there are: o200k, cl100k, estimate"):
         make_counter("gpt2")
 
 

@@ -12,8 +12,8 @@ from typing import IO, Any, Final, cast
 from rich.console import Console
 
 from elision.config.setting_readers import conceal_password
-from elision.lab.report.passages import escape_controls
 from elision.stores.store_urls import locate_store
+from elision.trajectory.control_characters import escape_controls
 
 #: Blanks at a line's end, with which rich fills tables and wrapped paragraphs up.
 _BLANKS: Final = re.compile(r" +(?=\n)")

@@ -10,7 +10,7 @@ import click
 from elision.cli.declarations import Option
 from elision.cli.options import Json, Paths, Quiet
 from elision.errors import FormatError
-from elision.lab.report.passages import escape_controls
+from elision.trajectory.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ import click
 from elision.cli.declarations import Argument, Option
 from elision.cli.options import Json, Quiet, SessionName, StoreUrl
 from elision.errors import SettingError, UnknownHandle
-from elision.lab.report.passages import make_visible
+from elision.trajectory.control_characters import make_visible
 
 if TYPE_CHECKING:
     from elision.manager.observation_text import TextPart

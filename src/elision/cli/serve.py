@@ -10,7 +10,7 @@ import click
 
 from elision.cli.declarations import Option
 from elision.cli.options import Json, Quiet, StoreUrl
-from elision.lab.report.passages import escape_controls
+from elision.trajectory.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from elision.gateway.settings import GatewaySettings

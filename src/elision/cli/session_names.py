@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from elision.errors import UnknownHandle
-from elision.lab.report.passages import escape_controls
 from elision.stores.store import SessionInfo
+from elision.trajectory.control_characters import escape_controls
 
 #: Names that an error lists.
 _NAMED: Final = 5

@@ -16,7 +16,7 @@ from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
 from elision.lab.dose import warn_of_window
 from elision.lab.report.fitting import open_table, print_text
-from elision.lab.report.passages import escape_controls
+from elision.trajectory.control_characters import escape_controls
 
 #: Columns from which on there is room for what each setting means.
 WIDE: Final = 160

@@ -15,7 +15,6 @@ from elision.cli.savings import choose_mood, describe_caching, describe_hiding, 
 from elision.cli.session_names import format_session_name
 from elision.cli.show_chart import draw_chart
 from elision.lab.report import figures
-from elision.lab.report.passages import escape_controls
 from elision.lab.report.report import (
     Block,
     Chart,
@@ -33,6 +32,7 @@ from elision.manager.summary_list import SessionSummary
 from elision.stores.store import SessionInfo
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
+from elision.trajectory.control_characters import escape_controls
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import make_handle
 from elision.trajectory.redact import DEFAULT, Redaction

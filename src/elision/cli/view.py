@@ -22,7 +22,7 @@ from elision.cli.options import (
     parse_call_number,
 )
 from elision.errors import FormatError, SpecError
-from elision.lab.report.passages import escape_controls
+from elision.trajectory.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console

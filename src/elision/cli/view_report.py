@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 
 from elision.lab.ratios import divide_or_none, divide_or_zero
 from elision.lab.report.figures import format_change, format_plural, format_share, format_usd
-from elision.lab.report.passages import escape_controls
 from elision.lab.report.report import (
     Block,
     Divider,
@@ -30,6 +29,7 @@ from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
 from elision.providers.shared.json_reading import mapping_in
 from elision.trajectory.content import Content, Text
+from elision.trajectory.control_characters import escape_controls
 from elision.trajectory.plan import make_handle
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer

@@ -187,7 +187,7 @@ class ContextManager:
     ) -> AgentCall:
         """Return one call of the model, for a `with` or an `async with` block, which prepares it.
 
-        Arguments and errors are those of `prepare`:
+        Arguments and errors are those of `prepare`::
 
             with context.call(messages, tools=tools) as call:
                 try:

@@ -142,7 +142,8 @@ class ContextReport:
         tokens = f"{saved.sent_tokens:,} of {saved.raw_tokens:,} prompt tokens sent"
         bill = f"${costs.ours:.4f} instead of ${costs.raw:.4f} ({100 * (self.efficiency - 1):+.1f} %)"
         shadow = "; shadow mode: nothing was changed" if self.shadow else ""
-        return f"session {self.session!r}: {self.calls} calls, {self.phase}; {tokens}; {bill}{shadow}"
+        calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
+        return f"session {self.session!r}: {calls}, {self.phase}; {tokens}; {bill}{shadow}"
 
     def _repr_html_(self) -> str:
         return draw_value(self)

@@ -127,7 +127,7 @@ def test_the_bill_agrees_with_elision() -> None:
 
     class Watching(ContextManager):
         def close(self) -> None:
-            billed.append(self.report().savings.costs.billed)
+            billed.append(self.session.report().savings.costs.billed)
             super().close()
 
     from elision.testing.loop import closed_loop
