@@ -31,7 +31,7 @@ def test_a_context_is_printed_in_one_line() -> None:
         assert str(context) == "session 'task-41': no call yet"
         prepare(context)
         assert str(context) == context.session.report().describe()
-        assert str(context).startswith("session 'task-41': 1 calls, masking; ")
+        assert str(context).startswith("session 'task-41': 1 call, masking; ")
         assert str(context.session) == "task-41"
 
 
