@@ -147,7 +147,7 @@ def shapes(scale: Scale) -> list[Shape]:
 
 def _grown(one: Talk, short: Talk) -> Talk:
     """The session with small turns behind its own."""
-    return Talk(one.key, one.head, [*len(one.turns), *short.turns], one.tools)
+    return Talk(one.key, one.head, [*one.turns, *short.turns], one.tools)
 
 
 def _small(found: Chat, count: int) -> list[Talk]:
