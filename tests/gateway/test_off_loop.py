@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -29,6 +29,7 @@ from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import RequestBody
 from elision.gateway.request_encoding import MAX_INLINE_BYTES
+from elision.manager import prepared_calls, think_time
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.providers.live import parsed_message, pieces
@@ -100,6 +101,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
         "encode_messages",
         lambda self, view, said, new: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
     )
+    watch(think_time._Job, "finish", lambda self: BOUND + 1 if self.is_at_work else 0)
     watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
     return found
 
@@ -195,6 +197,33 @@ def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
         for steps in range(6):
             await answered(client, api, make_body(api, steps, lines=MUCH // 20))
         assert PLACEHOLDER_PART in upstream.requests[-1].body
+
+    run_trial(what)
+    assert on_loop == []
+
+
+def test_work_that_goes_on_after_a_response_is_not_waited_for(
+    on_loop: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its usage is recorded beside that, and a small session's diagnostics are not behind it either."""
+    answers = threading.Semaphore(0)
+
+    def wait_in_think_time(*_: object) -> Iterator[None]:
+        yield
+        assert answers.acquire(timeout=20)
+        yield
+
+    monkeypatch.setattr(prepared_calls, "_look_ahead", wait_in_think_time)
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        for steps in range(4):
+            await answered(client, "openai", make_body("openai", steps))
+            answers.release()
+        await gateway.wait_until_stored()
+        for live in gateway.worker.gateway.sessions:
+            branch = live.opened.preparer.branch
+            assert branch is not None
+            assert [event.call for event in branch.log.events if isinstance(event, UsageReported)] == [1, 2, 3, 4]
 
     run_trial(what)
     assert on_loop == []

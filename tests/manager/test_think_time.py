@@ -21,6 +21,7 @@ from elision.manager.think_time import Deferred, ThinkTime
 from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.samples import PassCollector
+from elision.trajectory.events import UsageReported
 from tests.manager.agents import make_history
 
 EAGER = "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)"
@@ -85,6 +86,20 @@ def test_diagnostics_are_read_while_a_line_waits() -> None:
         with ContextManager("masking", store="memory:") as other:
             assert other.prepare(make_history("openai", 3)).diagnostics.turns == 3
         held.gate.set()
+
+
+def test_it_waits_for_nothing() -> None:
+    """`record` returns while a handler has the session's log, and what it was told is there when it is read."""
+    held = HeldCollector()
+    with ContextManager("masking", store="memory:", on_event=held) as context:
+        context.prepare(make_history("openai", 2))
+        context.record({"prompt_tokens": 901, "completion_tokens": 7})
+        assert context._opened.calls.think_time.is_under_way
+        held.gate.set()
+        assert context.settle() is None
+        branch = context._opened.preparer.branch
+        assert branch is not None
+        assert [event.usage.input for event in branch.log.events if isinstance(event, UsageReported)] == [901]
 
 
 def test_what_a_handler_raises_ends_no_call() -> None:
@@ -237,6 +252,26 @@ def test_a_deferred_value_is_computed_once() -> None:
     for each in threads:
         each.join()
     assert (value.read(), computed) == (7, [1])
+
+
+def test_a_value_that_another_thread_computes_is_not_waited_for() -> None:
+    begun, gate = threading.Event(), threading.Event()
+
+    def compute() -> int:
+        begun.set()
+        assert gate.wait(20)
+        return 7
+
+    slow, quick = Deferred(compute), Deferred(lambda: 8)
+    thread = threading.Thread(target=slow.read)
+    thread.start()
+    assert begun.wait(20)
+    assert not slow.try_read()
+    assert not quick.try_read()
+    gate.set()
+    thread.join()
+    assert (slow.try_read(), quick.try_read()) == (True, True)
+    assert (slow.read(), quick.read()) == (7, 8)
 
 
 def continue_in_child(context: ContextManager, held: HeldCollector, answers: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elision.strategies.extractors import truncation
 from elision.trajectory import text_pieces
-from elision.trajectory.text_pieces import digest_text, encode_pieces, search_pieces, split_text
+from elision.trajectory.text_pieces import digest_text, encode_pieces, iter_line_matches, search_pieces, split_text
 
 #: Characters of a piece in these tests.
 SMALL = 5
@@ -48,3 +48,10 @@ def test_a_mark_of_truncation_is_found_wherever_it_stands(at: int) -> None:
     """Across the edges of pieces."""
     assert truncation.qualify_count("3 matches", "x" * at + "[120 lines omitted]\n" + "y" * 9) == "shown: 3 matches"
     assert truncation.qualify_count("3 matches", "x" * at + "[120 lines]\n" + "y" * 9) == "3 matches"
+
+
+@given(TEXTS, st.integers(0, 5))
+def test_matches_in_lines_are_those_of_the_whole(text: str, start: int) -> None:
+    pattern = re.compile(r"\n ?(a+)(b|$)")
+    found = [match.span() for match in iter_line_matches(pattern, text, start)]
+    assert found == [match.span() for match in pattern.finditer(text, start)]

@@ -173,6 +173,7 @@ class RecallRounds:
         session = self._sent.session
         async with session.lock:
             try:
+                await session.opened.end_work_async()
                 for replacement in replacements:
                     visible = outcome.visible[: replacement.index + 1]
                     session.exchanges.record(

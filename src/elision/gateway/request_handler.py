@@ -207,8 +207,8 @@ class RequestHandler:
         except Exception as error:  # noqa: BLE001 - the boundary of I9
             self._sent.log_fault("prepare", error)
             return None
-        if body.new_bytes > INLINE_BYTES:
-            # They count what is new.
+        # They count what is new, and wait for those of other sessions.
+        if body.new_bytes > INLINE_BYTES or not view.deferred.try_read():
             await run_off_loop(view.deferred.read, choose_executor(0))
         session.newest_diagnostics = view.diagnostics
         self._record.add_step(view.diagnostics)

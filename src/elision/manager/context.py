@@ -239,12 +239,11 @@ class ContextManager:
         call, branch: of an earlier call whose answer came late, as in its diagnostics. Ignored where the messages
                continue another branch since.
 
-        It is stored with the next call, by `settle`, or when the session is closed. Raises DialectError for what can
-        report no usage, such as a text or the stream itself.
+        It waits for nothing, and is stored with the next call, by `settle`, or when the session is closed. Raises
+        DialectError for what can report no usage, such as a text or the stream itself.
         """
         found = find_usage(usage)
         self._opened.calls.awaits_response = False
-        self._opened.calls.think_time.finish()
         at_hand = self._opened.preparer.branch
         if found is None:
             self._opened.calls.warn_once(_NOTE_NO_USAGE)
@@ -260,7 +259,7 @@ class ContextManager:
         if not call and self._recorded == (at_hand.key, of_call):
             self._opened.calls.warn_once(NOTE_RECORDED_TWICE)
         self._recorded = (at_hand.key, of_call)
-        at_hand.log.record_event(UsageReported(call=of_call, usage=found))
+        self._opened.calls.report_usage(at_hand, UsageReported(call=of_call, usage=found))
 
     def _prepare_call(self, incoming: IncomingRequest, model: str, admit: AdmissionCheck | None) -> Steps[PreparedCall]:
         view = yield from self._opened.calls.prepare_view(incoming, model, admit)
@@ -279,7 +278,7 @@ class ContextManager:
             self.record(found, call=call.number)
         else:
             self._opened.calls.awaits_response = False
-            self._opened.calls.late_reports.append((call.branch, UsageReported(call=call.number, usage=found)))
+            self._opened.calls.report_usage(call.branch, UsageReported(call=call.number, usage=found))
 
     def _note_overflow(self, error: BaseException) -> bool:
         """Return whether `error` says that the prompt was too long, and make the next view shorter then.
@@ -299,7 +298,7 @@ class ContextManager:
         If it does, the model's window is known from then on: prepare the same messages again.
         """
         self._opened.calls.awaits_response = False
-        self._opened.calls.think_time.finish()
+        self._opened.end_work()
         found = signals.parse_overflow(_find_error_body(error))
         branch = self._opened.preparer.branch
         if found is None or found.limit is None or branch is None:

@@ -33,7 +33,7 @@ class Exchanges:
         branch = self._opened.preparer.branch
         if branch is None:
             return False
-        self._opened.calls.think_time.finish()
+        self._opened.end_work()
         call = branch.log.state.calls
         branch.log.record_event(RecallExchanged(call=call, node=node, messages=tuple(messages), results=tuple(results)))
         return True

@@ -102,22 +102,31 @@ class OpenedSession:
     def enter(self) -> Iterator[None]:
         """Wait until this is the one caller, and the work of the call before is done."""
         with self._lock:
-            self.calls.think_time.finish()
+            self.end_work()
             yield
 
     def run(self, steps: Steps[_T]) -> _T:
         """Run steps in this thread, as the one caller, and return their result."""
         with self._lock:
-            self.calls.think_time.finish()
+            self.end_work()
             return run_steps(steps, self.summary_runner)
 
     async def run_async(self, steps: Steps[_T]) -> _T:
         """Run steps as the one caller, with what takes time off the event loop, and return their result."""
         async with self._lock:
-            if self.calls.think_time.is_at_work:
-                await run_off_loop(self.calls.think_time.finish)
-            self.calls.think_time.finish()
+            await self.end_work_async()
             return await run_steps_async(steps, self.summary_runner)
+
+    def end_work(self) -> None:
+        """Return when nothing is done for the session any more, and all that was reported meanwhile is in its log."""
+        self.calls.think_time.finish()
+        self.calls.record_reports()
+
+    async def end_work_async(self) -> None:
+        """Do as `end_work`, off the event loop where it waits."""
+        if self.calls.think_time.is_at_work:
+            await run_off_loop(self.calls.think_time.finish)
+        self.end_work()
 
     def find_branch(self) -> SessionBranch:
         """Return the present branch, or the stored one that changed last. Raises UnknownHandle, StoreError."""

@@ -73,8 +73,8 @@ class PreparedCalls:
         self.awaits_response = False
         self._preparer = preparer
         self._summary_runner = summary_runner
-        #: Usage of calls whose branch was left before it came.
-        self.late_reports: deque[tuple[SessionBranch, UsageReported]] = deque()
+        #: Reported, and not in a log yet.
+        self._reports: deque[tuple[SessionBranch, UsageReported]] = deque()
         #: What is done between two calls.
         self.think_time = ThinkTime()
         #: Listeners that are called while the model thinks; the others are called before a view is returned.
@@ -115,7 +115,7 @@ class PreparedCalls:
         started = time.perf_counter()
         self._preparer.begin_call()
         try:
-            yield from self._write_late_reports()
+            yield from self._write_left_reports()
             view = yield from self.step(incoming, model, started, admit)
         except (BudgetError, LimitError):
             raise
@@ -221,21 +221,36 @@ class PreparedCalls:
     def settle(self) -> Steps[Fault | None]:
         """Write the unsaved records. Return what failed."""
         try:
-            yield from self._write_late_reports()
+            yield from self._write_left_reports()
             return (yield from self._preparer.write_unsaved())
         except Exception as error:  # noqa: BLE001 - as above: the messages have what was not written
             self.log_error("what happened could not be written")
             self._preparer.forget_branch()
             return self._preparer.reports.log_fault("engine", error)
 
-    def _write_late_reports(self) -> Steps[None]:
-        """Record the usage that came after its branch was left, each with its call. Failures are logged."""
-        while self.late_reports:
-            branch, reported = self.late_reports.popleft()
+    def report_usage(self, branch: SessionBranch, reported: UsageReported) -> None:
+        """Record the usage of a call of `branch`: at once, or when the work that has the log is done."""
+        self._reports.append((branch, reported))
+        if not self.think_time.is_under_way:
+            self.think_time.finish()
+            self.record_reports()
+
+    def record_reports(self) -> None:
+        """Record what was reported for the present branch; no other work has its log."""
+        left: deque[tuple[SessionBranch, UsageReported]] = deque()
+        while self._reports:
+            branch, reported = self._reports.popleft()
             at_hand = self._preparer.branch
             if at_hand is not None and at_hand.key == branch.key:
                 at_hand.log.record_event(reported)
-                continue
+            else:
+                left.append((branch, reported))
+        self._reports = left
+
+    def _write_left_reports(self) -> Steps[None]:
+        """Record the usage that came after its branch was left, each with its call. Failures are logged."""
+        while self._reports:
+            branch, reported = self._reports.popleft()
             branch.log.record_event(reported)
             yield from self._preparer.write_left_branch(branch)
 

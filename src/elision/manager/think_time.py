@@ -38,6 +38,15 @@ class Deferred(Generic[_T]):
     def __reduce__(self) -> tuple[Callable[[_T], Deferred[_T]], tuple[_T]]:
         return _make_ready, (self.read(),)
 
+    def try_read(self) -> bool:
+        """Compute the value where no other thread computes one; return whether it is there."""
+        if not self._values and _value_lock.acquire(blocking=False):
+            try:
+                self.read()
+            finally:
+                _value_lock.release()
+        return bool(self._values)
+
     def read(self) -> _T:
         """Return the value. Raises what computing it raises, and computes it again then."""
         if not self._values:
@@ -78,6 +87,11 @@ class ThinkTime:
         """Whether `finish` would wait."""
         return self._job is not None and self._job.is_at_work
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the thread works on it, or will."""
+        return self._job is not None and self._job.is_under_way
+
     def finish(self) -> None:
         """Return when nothing is done any more; the report was made."""
         job = self._job
@@ -99,6 +113,10 @@ class _Job:
     @property
     def is_at_work(self) -> bool:
         return self._future is not None and self._future.running()
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._future is not None and not self._future.done()
 
     def start(self) -> None:
         context = contextvars.copy_context()

@@ -73,13 +73,14 @@ def split_lines(text: str) -> NumberedLines:
     index = seen = 0
     for match in find_gutters(text):
         lead, digits, mark = match.groups()
-        index += text.count("\n", seen, match.start())
-        seen = match.start()
+        begin = match.start(1)
+        index += text.count("\n", seen, begin)
+        seen = begin
         if len(digits) <= _MOST_DIGITS and (digits[0] != "0" or digits == "0"):
             numbers[index] = LineNumber(lead, int(digits), mark)
             line = bodies[index]
             assert isinstance(line, str)
-            bodies[index] = line[match.end() - match.start() :]
+            bodies[index] = line[match.end() - begin :]
     if len(text) > _LONG_LINE:
         bodies = [digest_text(body) if isinstance(body, str) and len(body) > _LONG_LINE else body for body in bodies]
     return NumberedLines(text, bodies, numbers)

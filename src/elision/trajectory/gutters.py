@@ -14,13 +14,16 @@ Other numbers stay: `app.py:345: error: …`, `404: Not Found`, `2026-11-22 10:1
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import Final
 
+from elision.trajectory.text_pieces import iter_line_matches
+
 #: A path has a dot or a slash; looked ahead for, so that a long line without a colon is read twice and no more.
-_NUMBERED: Final = re.compile(
-    r"^((?=[^\s:]*[./])[^\s:]+:|[Ll]ine | *)(\d+)([:|\t\u2192-])",
-    re.MULTILINE,
-)
+_GUTTER: Final = r"((?=[^\s:]*[./])[^\s:]+:|[Ll]ine | *+)(\d+)([:|\t\u2192-])"
+_FIRST: Final = re.compile(_GUTTER)
+#: Begins with a character, not with "^", and so it is found three times as fast.
+_LATER: Final = re.compile(r"\n" + _GUTTER)
 #: What follows the colon in front of a line of code: never a digit, and no single blank, which is a sentence's.
 _CODE: Final = re.compile(r"(?! \S)\D|$")
 #: `cat -n` and editors that follow it fill up to so many characters.
@@ -40,17 +43,22 @@ def strip_gutters(text: str) -> str:
 
 
 def find_gutters(text: str) -> list[re.Match[str]]:
-    """Return the gutters of `text`, in order. Groups: what is before the number, the number, the mark after it."""
+    """Return the gutters of `text`, in order.
+
+    Groups: what is before the number, the number, the mark after it. A line begins where the first group does.
+    """
     # Runs of neighbouring lines whose numbers follow each other.
     runs: list[list[re.Match[str]]] = []
     wanted = -1
-    for match in _NUMBERED.finditer(text):
+    first = _FIRST.match(text)
+    later = iter_line_matches(_LATER, text, first.end() if first else 0)
+    for match in chain([first] if first else [], later):
         number = int(match[2][-9:])
         before = runs[-1][-1] if runs else match
         if (
             number == wanted
             and match[1].strip() == before[1].strip()
-            and text.find("\n", before.end(), match.start()) == match.start() - 1
+            and text.find("\n", before.end(), match.start(1)) == match.start(1) - 1
         ):
             runs[-1].append(match)
         else:

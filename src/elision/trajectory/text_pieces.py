@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
@@ -48,3 +48,12 @@ def search_pieces(pattern: re.Pattern[str], text: str, longest: int) -> re.Match
         if found := pattern.search(text, start, start + PIECE + longest):
             return found
     return None
+
+
+def iter_line_matches(pattern: re.Pattern[str], text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    """Yield the matches of `pattern` from `start` on; each begins with "\n" and has no other."""
+    while start < len(text):
+        end = text.find("\n", start + PIECE)
+        end = len(text) if end < 0 else end
+        yield from pattern.finditer(text, start, end)
+        start = end
