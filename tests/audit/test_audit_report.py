@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from elision.audit.advice import list_advice
 from elision.audit.audit_report import AuditReport
 from elision.audit.audit_wording import list_audit_notes
 from elision.audit.cause_table import CAUSES
+from elision.audit.habits import HABITS
 from tests.audit.test_audit_page import report
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,7 +21,8 @@ def test_every_key_is_documented() -> None:
     found = report().to_json()
     text = (DOCS / "reference/json.md").read_text(encoding="utf-8").partition("## Audit")[2].partition("\n## ")[0]
     keys = {*found, *found["recorded"], *found["findings"][0], *found["saving"], *found["runs"][0]}
-    keys |= {key for cause in found["causes"].values() for key in cause}
+    keys |= {key for cause in found["causes"].values() for key in cause} | set(HABITS)
+    keys |= {"advice", *list_advice(report())[0].to_json()}
     assert {key for key in keys if f"`{key}`" not in text} == set()
     guide = (DOCS / "guides/measure.md").read_text(encoding="utf-8")
     assert all(f"`{cause}`" in guide for cause in CAUSES)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
+from elision.audit.habits import HABITS, Habit
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.lab.candidates import RECOMMENDED
@@ -53,6 +54,15 @@ class AuditReport:
     def causes(self) -> dict[Cause, CauseTotal]:
         """The causes that occur, in the order of `CAUSES`."""
         return sum_causes(self.runs)
+
+    @property
+    def habits(self) -> dict[Habit, CauseTotal]:
+        """The habits that occur, in the order of `HABITS`; they overlap the causes and each other."""
+        found: dict[Habit, CauseTotal] = {}
+        for run in self.runs:
+            for habit, total in run.habits.items():
+                found[habit] = found.get(habit, CauseTotal()) + total
+        return {habit: found[habit] for habit in HABITS if habit in found}
 
     @property
     def stated_usd(self) -> float:
@@ -122,6 +132,7 @@ class AuditReport:
                 "difference": compare_bills(self.stated_usd, self.stated_list_usd),
             },
             "causes": encode_causes(self.causes),
+            "habits": encode_causes(self.habits),
             "findings": [_encode_finding(finding) for finding in self.findings[:LISTED_FINDINGS]],
             "saving": None if self.saving is None else _encode_saving(self.saving, self.strategy),
             "runs": [_encode_run(run) for run in self.runs if run.file],
@@ -150,7 +161,7 @@ def compare_bills(stated: float, causes: float) -> float | None:
     return None if ratio is None else ratio - 1
 
 
-def encode_causes(causes: dict[Cause, CauseTotal]) -> dict[str, Any]:
+def encode_causes(causes: Mapping[Cause, CauseTotal] | Mapping[Habit, CauseTotal]) -> dict[str, Any]:
     """Return the totals as JSON."""
     return {
         cause: {

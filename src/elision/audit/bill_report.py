@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from elision.audit.advice import list_advice
 from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills
 from elision.audit.audit_wording import (
     READER_COLUMNS,
@@ -62,7 +63,7 @@ def build_bill_report(
         headline=write_audit_headline(report),
         scope=scope if report.causes else scope[2:],
         sections=list(_build_sections(report, paths, detail=detail)),
-        data=report.to_json(),
+        data=report.to_json() | {"advice": [advice.to_json() for advice in list_advice(report)]},
         made_by=made_by,
     )
 
@@ -186,6 +187,10 @@ def _build_run_table(report: AuditReport) -> Table:
 
 
 def _list_next_steps(report: AuditReport, paths: Sequence[Path]) -> Iterator[Block]:
+    if advice := list_advice(report):
+        yield Sentence("What would save most. Each amount is an upper bound, and they overlap.", "quiet")
+        for number, each in enumerate(advice, start=1):
+            yield Sentence(f"{number}. {each.text}")
     saving = describe_saving(report)
     if report.saving is not None and saving:
         yield Sentence(saving, "strong")

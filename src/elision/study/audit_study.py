@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from elision.audit.audit_report import LISTED_FINDINGS, AuditReport
 from elision.audit.cause_table import Cause, CauseTotal
+from elision.audit.habits import EXAMPLES, CallExample, Habit
 from elision.audit.run_partition import AuditedRun, AuditFinding, PriceFinder, find_list_prices, partition_calls
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures
@@ -61,7 +62,7 @@ class AuditWork:
         rows = [
             shared
             | {
-                "call": number,
+                "call": call.number,
                 "signature": None if call.signature is None else hash_item(repr(call.signature)),
                 "model": clean_text(call.model),
                 "day": call.day or facts.day,
@@ -71,12 +72,16 @@ class AuditWork:
                     {"cause": cause} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
                     for cause, total in call.causes.items()
                 ],
+                "habits": [
+                    {"habit": habit} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
+                    for habit, total in call.habits.items()
+                ],
                 "findings": [
                     {name: getattr(finding, name) for name in _FINDING} | {"place": clean_text(finding.place)}
                     for finding in call.findings
                 ],
             }
-            for number, call in enumerate(found[1], start=1)
+            for call in found[1]
         ]
         return {ROWS_FOLDER: rows}, ()
 
@@ -103,13 +108,28 @@ def build_audit(tables: StudyTables) -> AuditReport:
         " is_priced and not is_copy as is_billed from rows left join copies using (signature)"
     )
     causes: dict[tuple[str, str], dict[Cause, CauseTotal]] = defaultdict(dict)
+    habits: dict[tuple[str, str], dict[Habit, CauseTotal]] = defaultdict(dict)
+    for name, found in (("cause", causes), ("habit", habits)):
+        for row in tables.ask(
+            f"select reader, run_model, each.{name} as what, sum(each.tokens) as tokens, sum(each.usd) as usd,"
+            " sum(each.avoidable_usd) as avoidable_usd, count(*) as calls"
+            f" from (select reader, run_model, unnest({name}s) as each from audited where is_billed) group by 1, 2, 3"
+        ):
+            key, what = (row.pop("reader"), row.pop("run_model")), row.pop("what")
+            found[key][what] = CauseTotal(**row)
+    examples: dict[tuple[str, str], dict[Cause | Habit, tuple[CallExample, ...]]] = defaultdict(dict)
     for row in tables.ask(
-        "select reader, run_model, each.cause as cause, sum(each.tokens) as tokens, sum(each.usd) as usd,"
-        " sum(each.avoidable_usd) as avoidable_usd, count(*) as calls"
-        " from (select reader, run_model, unnest(causes) as each from audited where is_billed) group by 1, 2, 3"
+        "select reader, run_model, what, file, trajectory, call, usd from ("
+        + " union all ".join(
+            f"select reader, run_model, file, trajectory, call, each.{name} as what, each.avoidable_usd as usd"
+            f" from (select *, unnest({name}s) as each from audited where is_billed) where each.avoidable_usd > 0"
+            for name in ("cause", "habit")
+        )
+        + ") qualify row_number() over (partition by reader, run_model, what order by usd desc, file, trajectory, call)"
+        f" <= {EXAMPLES} order by usd desc, file, trajectory, call"
     ):
-        key, cause = (row.pop("reader"), row.pop("run_model")), row.pop("cause")
-        causes[key][cause] = CauseTotal(**row)
+        key, what = (row.pop("reader"), row.pop("run_model")), row.pop("what")
+        examples[key][what] = (*examples[key].get(what, ()), CallExample(**row))
     findings: dict[tuple[str, str], list[AuditFinding]] = defaultdict(list)
     for row in tables.ask(
         "select reader, run_model, file, trajectory, unnest(findings, recursive := true) from audited where is_billed"
@@ -126,7 +146,7 @@ def build_audit(tables: StudyTables) -> AuditReport:
         " coalesce(sum(tokens) filter (not is_copy and not is_priced), 0) as unpriced_tokens,"
         " count_if(is_copy) as copied_calls from audited where call > 0 group by 1, 2 order by 1, 2"
     )
-    (found,) = tables.ask("select count_if(call = 0) as silent from rows")
+    (unpriced,) = tables.ask("select count_if(call = 0) as silent from rows")
     return AuditReport(
         runs=tuple(
             AuditedRun(
@@ -134,12 +154,14 @@ def build_audit(tables: StudyTables) -> AuditReport:
                 trajectory="",
                 prices=None,
                 causes=causes[row["reader"], row["model"]],
+                habits=habits[row["reader"], row["model"]],
+                examples=examples[row["reader"], row["model"]],
                 findings=tuple(findings[row["reader"], row["model"]]),
                 **row,
             )
             for row in totals
         ),
-        silent=found["silent"],
+        silent=unpriced["silent"],
         problems=tables.list_problems(),
         finished=len(tables.parts) == len(tables.names),
         counter=tables.plan.options["tokens"],

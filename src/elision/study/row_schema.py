@@ -126,6 +126,7 @@ PROBLEMS: Final = pa.schema(
 )
 
 _CAUSE: Final = [("cause", pa.string()), ("tokens", pa.int64()), ("usd", pa.float64()), ("avoidable_usd", pa.float64())]
+_HABIT: Final = [("habit", pa.string()), *_CAUSE[1:]]
 _FINDING: Final = [
     *((name, pa.int64()) for name in ("call", "tokens", "first_token")),
     *((name, pa.string()) for name in ("cause", "place")),
@@ -141,7 +142,8 @@ AUDIT_ROWS: Final = pa.schema(
         *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag")),
         *(("is_priced", pa.bool_()), ("tokens", pa.int64())),
         *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd")),
-        *(("causes", pa.list_(pa.struct(_CAUSE))), ("findings", pa.list_(pa.struct(_FINDING)))),
+        *(("causes", pa.list_(pa.struct(_CAUSE))), ("habits", pa.list_(pa.struct(_HABIT)))),
+        ("findings", pa.list_(pa.struct(_FINDING))),
     ]
 )
 
