@@ -9,8 +9,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from elision.audit.audit_report import AuditReport
 from elision.audit.advice import list_advice
+from elision.audit.audit_report import AuditReport
 from elision.audit.log_audit import audit_logs
 from elision.study.audit_study import AuditWork, build_audit
 from elision.study.shard_work import ShardTask
