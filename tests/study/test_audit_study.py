@@ -64,6 +64,9 @@ def check_totals(found: AuditReport, expected: AuditReport) -> None:
     for habit, total in expected.habits.items():
         assert (found.habits[habit].tokens, found.habits[habit].calls) == (total.tokens, total.calls)
         assert found.habits[habit].usd == pytest.approx(total.usd)
+    assert {role: each["calls"] for role, each in found.to_json()["roles"].items()} == {
+        role: each["calls"] for role, each in expected.to_json()["roles"].items()
+    }
     # The texts hold amounts, calls and examples.
     assert [each.text for each in list_advice(found)] == [each.text for each in list_advice(expected)]
     assert sorted(finding.usd for finding in found.findings) == pytest.approx(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.audit.advice import list_advice
-from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills
+from elision.audit.audit_report import LISTED_FINDINGS, ROLES, AuditReport, compare_bills, sum_causes
 from elision.audit.audit_wording import (
     READER_COLUMNS,
     describe_finding,
@@ -74,6 +74,7 @@ def _build_sections(report: AuditReport, paths: Sequence[Path], *, detail: bool)
         yield Section("Causes of the bill", [_build_bars(report)], text, only="page")
         yield Section("", [_build_cause_table(report)])
         yield from _show_findings(report)
+        yield from _show_roles(report)
         yield _show_readers(report)
         yield from build_summary_sections(report.tables)
         if any(run.file for run in report.runs):
@@ -147,6 +148,38 @@ def _show_findings(report: AuditReport) -> Iterator[Section]:
     yield Section(
         title, [Table([Column("call"), Column("USD", 2), Column("what happened", 1, "wrap")], rows)], only="page"
     )
+
+
+def _show_roles(report: AuditReport) -> Iterator[Section]:
+    """Yield what the agents and their sub-agents were billed, where there are any of these."""
+    roles = report.list_roles()
+    if len(roles) < 2:
+        return
+    columns = [
+        Column("role"),
+        Column("runs", 3),
+        Column("calls", 2),
+        Column("USD", 5),
+        Column("share", 4),
+        Column("first write", 1),
+    ]
+    rows = []
+    for role, runs in roles:
+        usd = sum(run.usd for run in runs)
+        first = sum_causes(runs).get("first-write", CauseTotal())
+        rows.append(
+            TableRow(
+                [
+                    ROLES[role],
+                    format_count(sum(run.runs for run in runs)),
+                    format_count(sum(run.calls for run in runs)),
+                    format_usd(usd),
+                    format_share(divide_or_none(usd, report.usd)),
+                    format_usd(first.usd),
+                ]
+            )
+        )
+    yield Section("Agents and their sub-agents", [Table(columns, rows)])
 
 
 def _show_readers(report: AuditReport) -> Section:

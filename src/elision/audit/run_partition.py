@@ -106,6 +106,12 @@ class AuditedRun:
     examples: dict[Cause | Habit, tuple[CallExample, ...]] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
     runs: int = 1
+    is_sub_agent: bool = False
+
+
+def is_sub_agent(trajectory: Trajectory) -> bool:
+    """Return whether another run started this one. Readers name a fork after what it continues."""
+    return bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
 
 
 def find_list_prices(model: str, on: date | None) -> Prices | None:
@@ -234,6 +240,7 @@ class _RunPartition:
             model=run.model,
             prices=self._prices.get(run.model) or self._prices[first],
             is_cached=self._is_cached,
+            is_sub_agent=is_sub_agent(run),
         )
         return found, self._calls
 
