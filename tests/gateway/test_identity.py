@@ -10,7 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elision.gateway.identity import ANONYMOUS, MAX_ID_CHARS, ClientIdentity, derive_namespace, identify_client
+from elision.gateway.identity import (
+    ANONYMOUS,
+    MAX_ID_CHARS,
+    ClientIdentity,
+    derive_namespace,
+    find_role,
+    identify_client,
+)
 from elision.providers.provider import Api
 
 UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
@@ -299,3 +306,25 @@ def test_a_request_without_a_body() -> None:
     assert identify_client(None, {"x-session-id": "s"}, None, ANONYMOUS) == ClientIdentity(
         namespace=ANONYMOUS, session="s"
     )
+
+
+@pytest.mark.parametrize(
+    ("headers", "role"),
+    [
+        ({}, "main"),
+        ({"x-claude-code-session-id": UUID}, "main"),
+        ({"x-claude-code-session-id": UUID, "x-claude-code-agent-id": "a1"}, "sub-agent"),
+        ({"x-claude-code-agent-id": "  "}, "main"),
+        ({"x-claude-code-request-class": "workflow"}, "sub-agent"),
+        ({"x-claude-code-request-class": "Auxiliary"}, "side"),
+        ({"x-claude-code-request-class": "compaction", "x-claude-code-agent-id": "a1"}, "side"),
+        ({"x-claude-code-request-class": "of-tomorrow", "x-claude-code-agent-id": "a1"}, "sub-agent"),
+        ({"user-agent": CODEX, "session-id": "root", "thread-id": "root"}, "main"),
+        ({"user-agent": CODEX, "thread-id": "child", "x-codex-parent-thread-id": "root"}, "sub-agent"),
+        ({"user-agent": CODEX, "x-openai-subagent": "review"}, "sub-agent"),
+        ({"user-agent": CODEX, "x-openai-subagent": "compact", "x-codex-parent-thread-id": "root"}, "side"),
+        ({"x-session-id": "ses_child", "x-parent-session-id": "ses_parent"}, "sub-agent"),
+    ],
+)
+def test_roles(headers: dict[str, str], role: str) -> None:
+    assert find_role(headers) == role
