@@ -250,7 +250,7 @@ def test_what_is_no_session(headers: dict[str, str], api: Api, fields: dict[str,
 def test_the_parent_is_not_the_session() -> None:
     """opencode's sub-agents send their own id and their parent's: two sessions."""
     child = _who({"x-session-id": "ses_child", "x-session-affinity": "ses_child", "x-parent-session-id": "ses_parent"})
-    assert child.session == "ses_child"
+    assert (child.session, child.parent) == ("ses_child", "ses_parent")
 
 
 def test_codex_sub_agents_have_their_own_thread() -> None:
@@ -259,6 +259,7 @@ def test_codex_sub_agents_have_their_own_thread() -> None:
     root = _who({**shared, "thread-id": "root"})
     child = _who({**shared, "thread-id": "child", "x-codex-parent-thread-id": "root"})
     assert (root.session, child.session) == ("root", "child")
+    assert (root.parent, child.parent) == ("", "root")
 
 
 def test_claude_code_sub_agents_have_their_own_session() -> None:
@@ -267,6 +268,7 @@ def test_claude_code_sub_agents_have_their_own_session() -> None:
     child = _who({**shared, "x-claude-code-agent-id": "a1"})
     nested = _who({**shared, "x-claude-code-agent-id": "a2", "x-claude-code-parent-agent-id": "a1"})
     assert len({_who(shared).session, child.session, nested.session}) == 3
+    assert (_who(shared).parent, child.parent, nested.parent) == ("", UUID, child.session)
 
 
 def test_long_ids_are_hashed() -> None:
