@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -99,7 +100,7 @@ class _SessionCheck:
             position = record % rows.SPAN
             self._uses.update(rows.split_addresses(texts))
             try:
-                events = self._packer.unpack(body, self._fetch_text)
+                events = self._packer.unpack(body, partial(rows.fetch_text, self._connection))
             except CorruptError as error:
                 unread.update(range(position, position + end - record))
                 found += end - record
@@ -127,10 +128,3 @@ class _SessionCheck:
     def _make_finding(self, position: int, what: str, *, lost: bool = False) -> Finding:
         place = f"session {self._key!r}" + (f", record {position}" if position else "")
         return Finding(place=place, what=what, lost=lost)
-
-    def _fetch_text(self, address: bytes) -> bytes:
-        found = self._connection.execute(rows.FETCH, (address,)).fetchone()
-        if found is None:
-            raise CorruptError(f"the text {address.hex()[:16]} is missing")
-        body: bytes = found[0]
-        return body

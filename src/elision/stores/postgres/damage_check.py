@@ -10,8 +10,8 @@ from elision.stores.log_check import LogCheck
 from elision.stores.packing import Packer, hash_text
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.record_batches import RecordBatch, read_batch
-from elision.stores.postgres.statements import find_statement
 from elision.stores.postgres.text_escapes import escape_name, is_escaped_name
+from elision.stores.sql_dialect import load_statements
 from elision.stores.store import Finding, SessionInfo
 
 #: Texts read in one go.
@@ -22,7 +22,7 @@ def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[S
     """Yield what is wrong with the logs of `sessions`, the tables made from them, and all texts; nothing is changed."""
     if (
         database.address.allows_unsafe
-        and database.read(lambda cursor: cursor.execute(find_statement("server")).fetchall())[0][2] != "on"
+        and database.read(lambda cursor: cursor.execute(load_statements("postgres")["server"]).fetchall())[0][2] != "on"
     ):
         yield Finding(place="server", what="it runs with fsync = off and may lose what it acknowledged")
     yield from _check_names(database)
@@ -33,9 +33,11 @@ def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[S
 
 
 def _check_names(database: PostgresDatabase) -> Iterator[Finding]:
-    for row in database.read(lambda cursor: cursor.execute(find_statement("sessions")).fetchall(), patient=True):
-        if not is_escaped_name(row[1]):
-            yield Finding(place="agent_context_sessions", what=f"{row[1]!r} is no session's name", lost=True)
+    query = load_statements("postgres")["sessions"]
+    everything = {"since": float("-inf")}
+    for name, *_ in database.read(lambda cursor: cursor.execute(query, everything).fetchall(), patient=True):
+        if not is_escaped_name(name):
+            yield Finding(place="agent_context_sessions", what=f"{name!r} is no session's name", lost=True)
 
 
 def _check_log(database: PostgresDatabase, packer: Packer, info: SessionInfo) -> Iterator[Finding]:
@@ -67,7 +69,9 @@ def _check_batch(batch: RecordBatch, packer: Packer, place: str, log_check: LogC
 
 
 def _check_strays(database: PostgresDatabase) -> Iterator[Finding]:
-    strays = database.read(lambda cursor: cursor.execute(find_statement("check_strays")).fetchall(), patient=True)
+    strays = database.read(
+        lambda cursor: cursor.execute(load_statements("postgres")["check_strays"]).fetchall(), patient=True
+    )
     for session, records, turns in strays:
         what = f"the row of session {session} is lost: {records} records and {turns} turns belong to none"
         yield Finding(place="agent_context_sessions", what=what, lost=True)
@@ -75,7 +79,7 @@ def _check_strays(database: PostgresDatabase) -> Iterator[Finding]:
 
 def _check_counts(database: PostgresDatabase, id: int, place: str) -> Iterator[Finding]:
     row = database.read(
-        lambda cursor: cursor.execute(find_statement("check_counts"), {"id": id}).fetchone(), patient=True
+        lambda cursor: cursor.execute(load_statements("postgres")["check_counts"], {"id": id}).fetchone(), patient=True
     )
     if row is None:
         return
@@ -100,7 +104,7 @@ def _check_texts(database: PostgresDatabase, packer: Packer) -> Iterator[Finding
 
 
 def _read_texts(cursor: Cursor, after: bytes) -> list[tuple[bytes, bytes]]:
-    return cursor.execute(find_statement("check_texts"), {"after": after, "records": _TEXTS}).fetchall()
+    return cursor.execute(load_statements("postgres")["check_texts"], {"after": after, "records": _TEXTS}).fetchall()
 
 
 def _describe_damage(packer: Packer, address: bytes, packed: bytes) -> str:
@@ -113,5 +117,5 @@ def _describe_damage(packer: Packer, address: bytes, packed: bytes) -> str:
 
 
 def _find_id(cursor: Cursor, session: str) -> int | None:
-    row = cursor.execute(find_statement("session"), {"session": escape_name(session)}).fetchone()
+    row = cursor.execute(load_statements("postgres")["session"], {"key": escape_name(session)}).fetchone()
     return row[0] if row else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from elision.errors import StoreError
 from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
-from elision.stores.postgres.statements import find_statement, read_script
+from elision.stores.sql_dialect import load_statements, split_statements
 from elision.stores.store_errors import missing_store_error
 
 SCRIPT = "postgres_schema.sql"
@@ -49,7 +49,7 @@ def read_version(cursor: Cursor, schema: str) -> int:
 
 def _make_tables(cursor: Cursor, schema: str) -> int:
     """Make them under a lock that other processes wait for; the second one finds them made. Return their version."""
-    cursor.execute(find_statement("schema_lock"), {"schema": schema})
+    cursor.execute(load_statements("postgres")["schema_lock"], {"schema": schema})
     found = read_version(cursor, schema)
     if found:
         return found
@@ -57,22 +57,12 @@ def _make_tables(cursor: Cursor, schema: str) -> int:
         create_schema(cursor, schema)
     for statement in split_statements(SCRIPT):
         cursor.execute(statement)
-    cursor.execute(find_statement("schema_set_version"), {"version": VERSION})
+    cursor.execute(load_statements("postgres")["schema_set_version"], {"version": VERSION})
     return VERSION
 
 
-def split_statements(file: str) -> list[bytes]:
-    """Return the statements of a script of ours, whose last characters are a semicolon and a line's end.
-
-    A pipeline takes one statement at a time.
-    """
-    lines = [line for line in read_script(file).splitlines() if not line.lstrip().startswith(b"--")]
-    statements = (piece.strip().removesuffix(b";") for piece in b"\n".join(lines).split(b";\n"))
-    return [statement for statement in statements if statement]
-
-
 def _read_value(cursor: Cursor, name: str, schema: str) -> Any:
-    row = cursor.execute(find_statement(name), {"schema": schema}).fetchone()
+    row = cursor.execute(load_statements("postgres")[name], {"schema": schema}).fetchone()
     if row:
         return row[0]
     return None
