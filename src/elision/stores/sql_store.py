@@ -10,8 +10,9 @@ import operator
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from elision.errors import CorruptError
 from elision.stores.batch_ids import check_batch_id, recognize_append
@@ -61,8 +62,7 @@ class SqlDatabase(Protocol[C_co]):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlAppend:
+class SqlAppend(msgspec.Struct, frozen=True, kw_only=True):
     """One append as it is written and recognized. batch: its id, b"" for none."""
 
     session: str
@@ -71,10 +71,6 @@ class SqlAppend:
     after: int
     at: float
     batch: bytes
-
-    @property
-    def length(self) -> int:
-        return self.after + len(self.events)
 
 
 class SqlStore(StoreBase, Generic[C]):
@@ -101,7 +97,7 @@ class SqlStore(StoreBase, Generic[C]):
                 raise self._database.make_damage_error("a row that was written is not found again")
 
         self._database.write(work, patient=session.shared > 0)
-        return append.length
+        return session.shared + len(events)
 
     def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
         if not events:
@@ -114,7 +110,7 @@ class SqlStore(StoreBase, Generic[C]):
                 raise stale_writer_error(session, self._find_session(cursor, session)[1], after)
 
         self._database.write(work)
-        return append.length
+        return after + len(events)
 
     def length(self, session: str) -> int:
         return self._database.read(lambda cursor: self._find_session(cursor, session)[1])
@@ -160,11 +156,10 @@ class SqlStore(StoreBase, Generic[C]):
         if found is None:
             return False
         id, mark = found
+        end = append.after + len(append.events)
 
         def read_stored() -> list[Event]:
-            records = self._read_batches(
-                lambda after: self._read_batch(cursor, id, after, append.length), append.after, append.length
-            )
+            records = self._read_batches(lambda after: self._read_batch(cursor, id, after, end), append.after, end)
             return [event for _, event in records]
 
         return recognize_append(append.session, append.batch, mark, append.events, read_stored)

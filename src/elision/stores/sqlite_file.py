@@ -128,11 +128,12 @@ class SqliteFile:
             connection.execute("COMMIT" if is_tried else "ROLLBACK")
 
     def read(self, work: Callable[[sqlite3.Connection], _T], *, patient: bool = False) -> _T:
-        with self.read_transaction() as connection:
+        with self._run_transaction("BEGIN", "ROLLBACK") as connection:
             return work(connection)
 
     def write(self, work: Callable[[sqlite3.Connection], _T], *, patient: bool = False) -> _T:
-        with self.write_transaction() as connection:
+        self.check_writable()
+        with self._run_transaction(_WRITE, "COMMIT") as connection:
             return work(connection)
 
     def read_transaction(self) -> AbstractContextManager[sqlite3.Connection]:

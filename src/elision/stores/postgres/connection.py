@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from elision.errors import CorruptError, MissingExtra, StoreError
 from elision.stores.postgres.address import PostgresAddress
@@ -67,6 +67,8 @@ _HINTS = {
 _RETRIED = frozenset({"40001", "40P01", "23503"})
 #: Damaged pages or indexes, and a record where there should be none yet.
 _DAMAGED = frozenset({"XX001", "XX002", "23505"})
+
+_SQL: Final = load_statements("postgres")
 
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
@@ -191,7 +193,7 @@ class PostgresDatabase:
                     "lock": milliseconds,
                     "idle": str(int(IDLE_SECONDS * 1_000)),
                 }
-                cursor.execute(load_statements("postgres")["settings"], settings)
+                cursor.execute(_SQL["settings"], settings)
                 return work(cursor)
 
     @contextmanager
@@ -249,7 +251,7 @@ class PostgresDatabase:
     def _prepare_connection(self, connection: Connection) -> None:
         """Leave nothing in the server's session, where another client of a pooler would find it; check the server."""
         connection.prepare_threshold = None
-        row = connection.execute(load_statements("postgres")["server"]).fetchone()
+        row = connection.execute(_SQL["server"]).fetchone()
         connection.commit()
         assert row is not None
         self._check_server(*row)

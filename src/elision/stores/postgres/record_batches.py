@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from elision.errors import CorruptError
 from elision.stores.packing import get_packer
@@ -14,6 +15,7 @@ from elision.trajectory.events import Event
 #: Of a batch: records, and bytes before packing (one record may be more).
 RECORDS = 500
 BYTES = 16_000_000
+_SQL: Final = load_statements("postgres")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class RecordBatch:
 def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> RecordBatch:
     """Return the records at `positions` of the log, in order. Raises CorruptError if one is missing."""
     parameters = {"id": session, "positions": list(positions)}
-    rows = cursor.execute(load_statements("postgres")["records"], parameters).fetchall()
+    rows = cursor.execute(_SQL["records"], parameters).fetchall()
     missing = len({*positions}) - len(rows)
     if missing:
         raise CorruptError(f"{missing} records of a session are missing from its log")
@@ -44,14 +46,12 @@ def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> Reco
 def read_batch(cursor: Cursor, session: int, after: int, last: int) -> RecordBatch:
     """Return the next records after `after`, up to a batch of them."""
     asked = {"id": session, "after": after, "last": last, "records": RECORDS, "bytes": BYTES}
-    return _add_texts(cursor, cursor.execute(load_statements("postgres")["log"], asked).fetchall())
+    return _add_texts(cursor, cursor.execute(_SQL["log"], asked).fetchall())
 
 
 def _add_texts(cursor: Cursor, rows: Sequence[tuple[int, list[bytes], bytes]]) -> RecordBatch:
-    addresses: set[bytes] = set()
-    for _, apart, _ in rows:
-        addresses.update(apart)
+    addresses = {address for _, apart, _ in rows for address in apart}
     texts: list[tuple[bytes, bytes]] = []
     if addresses:
-        texts = cursor.execute(load_statements("postgres")["texts"], {"addresses": list(addresses)}).fetchall()
+        texts = cursor.execute(_SQL["texts"], {"addresses": list(addresses)}).fetchall()
     return RecordBatch([(position, body) for position, _, body in rows], dict(texts))

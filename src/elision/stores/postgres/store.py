@@ -18,12 +18,19 @@ from elision.errors import StoreError, UnknownHandle
 from elision.stores.batch_ids import check_batch_id, pack_batch_mark
 from elision.stores.packing import Blob, get_packer
 from elision.stores.postgres.address import parse_address
+from elision.stores.postgres.column_values import (
+    convert_time,
+    describe_turn,
+    escape_name,
+    find_words_apart,
+    is_escaped_name,
+    list_words,
+    unescape_name,
+)
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.damage_check import find_damage
 from elision.stores.postgres.record_batches import read_batch, read_records
-from elision.stores.postgres.schema import check_tables, ensure_tables
-from elision.stores.postgres.text_escapes import escape_name, is_escaped_name, unescape_name
-from elision.stores.postgres.turn_columns import convert_time, describe_turn, find_words_apart, list_words
+from elision.stores.postgres.schema import ensure_tables
 from elision.stores.readable_tables import describe_summary, describe_texts
 from elision.stores.sql_dialect import SqlDialect
 from elision.stores.sql_store import SqlAppend, SqlStore
@@ -56,10 +63,7 @@ def open_postgres(rest: str, *, read_only: bool = False) -> PostgresStore:
     """
     database = PostgresDatabase(parse_address(rest), read_only=read_only)
     try:
-        if read_only:
-            check_tables(database)
-        else:
-            ensure_tables(database)
+        ensure_tables(database, read_only=read_only)
     except BaseException:
         database.close()
         raise

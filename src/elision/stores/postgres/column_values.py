@@ -1,17 +1,19 @@
-"""What PostgreSQL has of a turn beside its texts: calls and results as JSON, and the words that are searched.
+"""Values as PostgreSQL keeps them: names, dates, calls and results as JSON, and the words that are searched.
 
-Texts inside JSON are shown up to SHOWN characters. `texts` of a result: addresses of what is kept apart.
+Its text has no NUL and no lone surrogates. Names (keys, families, nodes) must come back letter for letter and stay
+readable, so only what it cannot hold is written as an escape; texts that people read have replacement characters
+instead. Texts inside JSON are shown up to SHOWN characters. `texts` of a result: addresses of what is kept apart.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from elision.stores.packing import LARGE_IN_TURN, hash_text
-from elision.stores.postgres.text_escapes import escape_name
 from elision.stores.readable_tables import SHOWN, make_readable, shorten_text
 from elision.stores.text_search import split_words
 from elision.trajectory.assistant_text import join_argument_text
@@ -20,7 +22,37 @@ from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Largest distance from the epoch, in seconds, that PostgreSQL takes as a date.
-_ERAS = 6e10
+_ERAS: Final = 6e10
+_ODD: Final = re.compile("[\\\\\x00\ud800-\udfff]")
+_ESCAPE: Final = re.compile(r"\\(\\|0|u[0-9a-f]{4})")
+
+
+def escape_name(name: str) -> str:
+    r"""Return `name` without NUL and lone surrogates: `\0`, `\ud800`; a backslash is doubled.
+
+    `unescape_name` reverses it.
+    """
+    return _ODD.sub(_escape_character, name)
+
+
+def unescape_name(name: str) -> str:
+    """Return what `escape_name` was given."""
+    return _ESCAPE.sub(_unescape_character, name)
+
+
+def is_escaped_name(name: str) -> bool:
+    """Return whether `escape_name` returns `name` for some name. It returns no other."""
+    return escape_name(unescape_name(name)) == name
+
+
+def _escape_character(match: re.Match[str]) -> str:
+    letter = match[0]
+    return {"\\": r"\\", "\0": r"\0"}.get(letter) or f"\\u{ord(letter):04x}"
+
+
+def _unescape_character(match: re.Match[str]) -> str:
+    mark = match[1]
+    return {"\\": "\\", "0": "\0"}.get(mark) or chr(int(mark[1:], 16))
 
 
 def convert_time(at: float) -> float | None:
