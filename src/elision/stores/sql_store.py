@@ -122,29 +122,24 @@ class SqlStore(StoreBase, Generic[C]):
             return id, operator.index(records)
 
         id, last = self._database.read(find)
+        return self._iterate_events(session, id, max(after, 0), last)
 
-        def read(after: int) -> Iterable[tuple[int, Event]]:
-            def work(cursor: C) -> Iterable[tuple[int, Event]]:
-                if self._find_session(cursor, session)[0] != id:
-                    raise missing_session_error(session)
-                return self._read_batch(cursor, id, after, last)
+    def _iterate_events(self, session: str, id: int, after: int, last: int) -> Iterator[Event]:
+        """Yield the events of records after + 1 ... last of session `id`, so many a transaction."""
 
-            return self._database.read(work)
+        def work(cursor: C) -> Iterable[tuple[int, Event]]:
+            if self._find_session(cursor, session)[0] != id:
+                raise missing_session_error(session)
+            return self._read_batch(cursor, id, after, last)
 
-        return (event for _, event in self._read_batches(read, max(after, 0), last))
-
-    def _read_batches(
-        self, read: Callable[[int], Iterable[tuple[int, Event]]], after: int, last: int
-    ) -> Iterator[tuple[int, Event]]:
-        """Yield records after + 1 ... last, each with its position. read: returns the next ones after a record."""
         while after < last:
-            expected = after + 1
-            for position, event in read(after):
+            start = after
+            for position, event in self._database.read(work):
                 if position != after + 1:
                     break
-                yield position, event
                 after = position
-            if after < expected:
+                yield event
+            if after == start:
                 raise self._database.make_corrupt_error(f"record {after + 1} of a log of {last} is missing")
 
     def _has_append(self, cursor: C, append: SqlAppend) -> bool:
@@ -156,11 +151,10 @@ class SqlStore(StoreBase, Generic[C]):
         if found is None:
             return False
         id, mark = found
-        end = append.after + len(append.events)
 
         def read_stored() -> list[Event]:
-            records = self._read_batches(lambda after: self._read_batch(cursor, id, after, end), append.after, end)
-            return [event for _, event in records]
+            positions = range(append.after + 1, append.after + len(append.events) + 1)
+            return [event for _, event in self._read_records(cursor, id, positions)]
 
         return recognize_append(append.session, append.batch, mark, append.events, read_stored)
 
