@@ -16,8 +16,9 @@ from elision.stores.store_errors import missing_session_error
 from elision.trajectory.events import Event
 from elision.trajectory.turn import Turn
 
-#: Records read at a time where a whole log is read.
+#: Records read at a time where a whole log is read, and first, because a reader of the task needs no more.
 _CHUNK: Final = 256
+_FIRST_CHUNK: Final = 4
 #: Records indexed in one transaction.
 _INDEXED_AT_ONCE: Final = 1_024
 
@@ -31,10 +32,12 @@ class SqliteRecords:
             self._can_index = sqlite_search.can_index(connection)
 
     def iterate_events(self, session: str, first: int, last: int) -> Iterator[Event]:
-        """Yield the events of records first ... last, a chunk a transaction."""
-        for start in range(first, last + 1, _CHUNK):
-            chunk = self._read_chunk(session, start, min(start + _CHUNK - 1, last))
+        """Yield the events of records first ... last, a chunk a transaction; the first is small."""
+        start, size = first, _FIRST_CHUNK
+        while start <= last:
+            chunk = self._read_chunk(session, start, min(start + size - 1, last))
             yield from (event for _, event in chunk)
+            start, size = start + size, _CHUNK
 
     def read_events(self, connection: sqlite3.Connection, first: int, last: int) -> Iterator[tuple[int, Event]]:
         """Yield those of the records first ... last that are there, each with its id. Raises CorruptError."""

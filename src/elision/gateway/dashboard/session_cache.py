@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from elision.errors import ElisionError
-from elision.gateway.dashboard.session_text import describe_api, find_task
+from elision.gateway.dashboard.session_text import describe_api
 from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
+from elision.trajectory.task_text import find_task
 from elision.trajectory.tokens import Sizer, make_counter
 
 #: Seconds for which a listing of the store is taken as new.
