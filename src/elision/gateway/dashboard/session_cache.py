@@ -179,8 +179,14 @@ class SessionCache:
 
 
 def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
-    """Return the largest context of each stretch of calls, for at most `MAX_POINTS` stretches."""
-    sizes = [(max(each.raw_tokens, each.sent_tokens), each.sent_tokens) for each in account.calls]
+    """Return the largest context of each stretch of calls, for at most `MAX_POINTS` stretches.
+
+    A call that only returns what was recalled has no raw prompt: the one before it stays.
+    """
+    sizes, raw = [], 0
+    for each in account.calls:
+        raw = each.raw_tokens or raw
+        sizes.append((max(raw, each.sent_tokens), each.sent_tokens))
     step = max(1, -(-len(sizes) // MAX_POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)
