@@ -44,6 +44,8 @@ from elision.trajectory.turn import Turn
 
 #: Records read at a time where a whole log is read.
 _CHUNK: Final = 256
+#: The first of them are few: a reader of the task needs no more.
+_FIRST_CHUNK: Final = 4
 #: Records indexed in one transaction.
 _INDEXED_AT_ONCE: Final = 1_024
 _TABLES: Final = ("turns", "placeholders", "summaries", "progress")
@@ -244,7 +246,8 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
     # --- records -------------------------------------------------------------------------------------------------
 
     def _read_batch(self, cursor: sqlite3.Connection, id: int, after: int, last: int) -> Iterable[tuple[int, Event]]:
-        return list(self._read_span(cursor, id, after + 1, min(after + _CHUNK, last)))
+        size = _CHUNK if after else _FIRST_CHUNK
+        return list(self._read_span(cursor, id, after + 1, min(after + size, last)))
 
     def _read_span(self, cursor: sqlite3.Connection, id: int, first: int, last: int) -> Iterator[tuple[int, Event]]:
         """Yield those of the records first ... last that are there. Raises CorruptError."""
