@@ -17,6 +17,7 @@ from elision.stores.store_urls import open_existing
 from elision.strategies.guards import Guards
 from elision.testing.playback import Playback
 from elision.trajectory.tokens import Sizer, make_counter
+from tests.soak import leave_to_soak
 from tests.wrap.wrapped import CALLS, EAGER, TIMEOUT_SECONDS, make_environment, make_run
 
 #: Programs in their clients' usual words; each prints what the model says last.
@@ -64,6 +65,7 @@ while True:
     messages.append({"role": "user", "content": results})
 print(answer.content[0].text)
 """
+ENDINGS = ("import sys; sys.exit(3)", "raise RuntimeError('ours')")
 PROGRAMS = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
 
@@ -102,7 +104,8 @@ def read_calls(folder: Path) -> list[CallReport]:
         return list(load_session_log(store, info, sizer, add_plateau_guard(Guards())).build_report().calls)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# A chat is what the tests below have.
+@pytest.mark.parametrize("name", leave_to_soak(PROGRAMS, "chat"))
 def test_a_program(name: str, provider: Playback, tmp_path: Path) -> None:
     """It works as before, old results are hidden on the way, and the record of the last call is kept."""
     done = run_program(PROGRAMS[name], tmp_path, provider.url)
@@ -115,7 +118,7 @@ def test_a_program(name: str, provider: Playback, tmp_path: Path) -> None:
     assert all(call.usage is not None for call in calls)
 
 
-@pytest.mark.parametrize("ending", ["import sys; sys.exit(3)", "raise RuntimeError('ours')"])
+@pytest.mark.parametrize("ending", leave_to_soak(ENDINGS, ENDINGS[0]))
 def test_nothing_is_lost_at_any_end(ending: str, provider: Playback, tmp_path: Path) -> None:
     """Also where the program ends in the middle, right after an answer."""
     done = run_program(f"{CHAT}\n{ending}", tmp_path, provider.url)
@@ -136,7 +139,7 @@ def test_addresses_of_before_are_the_upstream(provider: Playback, tmp_path: Path
     assert b"tokens hidden" in provider.requests[-1].raw
 
 
-@pytest.mark.parametrize("variable", ["ELISION_GATEWAY_URL", "ANTHROPIC_BASE_URL"])
+@pytest.mark.parametrize("variable", leave_to_soak(["ELISION_GATEWAY_URL", "ANTHROPIC_BASE_URL"], "ANTHROPIC_BASE_URL"))
 def test_the_gateway_that_is_there_is_used(variable: str, provider: Playback, tmp_path: Path) -> None:
     """Under `elision wrap`, and where base URLs lead to a gateway already, no second one is put in between."""
     options = {"gateway_upstream_openai": provider.url, "store": "memory:", "strategy": EAGER, "gateway_log": "none"}

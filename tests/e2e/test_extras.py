@@ -109,7 +109,12 @@ def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> 
             {PLAYBACK: "gateway"},
             marks=pytest.mark.soak,
         ),
-        ("gateway", [LIST, REPLAY], {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"}),
+        pytest.param(
+            "gateway",
+            [LIST, REPLAY],
+            {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"},
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=["no extra", "cli", "tune", "report", "gateway"],
 )
