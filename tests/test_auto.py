@@ -129,16 +129,6 @@ def test_nothing_is_lost_at_any_end(ending: str, provider: Playback, tmp_path: P
     assert calls[-1].usage is not None
 
 
-def test_addresses_of_before_are_the_upstream(provider: Playback, tmp_path: Path) -> None:
-    """A base URL that the user set decides where requests are forwarded to, if no setting does."""
-    # An empty variable is a setting that nobody gave.
-    more = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "OPENAI_BASE_URL": f"{provider.url}/v1"}
-    done = run_program(CHAT, tmp_path, "http://127.0.0.1:9", **more)
-    assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
-    assert len(provider.requests) == CALLS
-    assert b"tokens hidden" in provider.requests[-1].raw
-
-
 @pytest.mark.parametrize("variable", leave_to_soak(["ELISION_GATEWAY_URL", "ANTHROPIC_BASE_URL"], "ANTHROPIC_BASE_URL"))
 def test_the_gateway_that_is_there_is_used(variable: str, provider: Playback, tmp_path: Path) -> None:
     """Under `elision wrap`, and where base URLs lead to a gateway already, no second one is put in between."""
@@ -151,8 +141,14 @@ def test_the_gateway_that_is_there_is_used(variable: str, provider: Playback, tm
 
 
 def test_a_fork_leaves_the_gateway_alone(provider: Playback, tmp_path: Path) -> None:
-    """A forked process that ends does not end its parent's gateway."""
-    text = "import os\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n"
-    done = run_program("import warnings; warnings.simplefilter('ignore')\n" + text + CHAT, tmp_path, provider.url)
+    """A forked process that ends does not end its parent's gateway.
+
+    A base URL that the user set before decides where requests are forwarded to, if no setting does.
+    """
+    # An empty variable is a setting that nobody gave.
+    more = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "OPENAI_BASE_URL": f"{provider.url}/v1"}
+    fork = "import os, warnings; warnings.simplefilter('ignore')\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n"
+    done = run_program(fork + CHAT, tmp_path, "http://127.0.0.1:9", **more)
     assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
-    assert len(read_calls(tmp_path)) == CALLS
+    assert len(read_calls(tmp_path)) == len(provider.requests) == CALLS
+    assert b"tokens hidden" in provider.requests[-1].raw

@@ -22,7 +22,6 @@ import pytest
 from elision.study.study_folder import StudyFolder
 from tests.cli.in_process import run_elision
 from tests.processes import PATIENCE, start_process
-from tests.soak import sample_cases
 from tests.study.made_runs import hash_rows, read_rows, write_runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
@@ -91,7 +90,8 @@ def test_a_report_of_the_summary_is_that_of_the_rows(whole: Path, tmp_path: Path
     assert "2 of 3 shards are finished" in run_elision("replay", "--report", study).stdout
 
 
-@pytest.mark.parametrize("count_from", sample_cases([1, 0], 2))
+@pytest.mark.soak
+@pytest.mark.parametrize("count_from", [1, 0])
 def test_parts_of_an_array_job(runs: Path, whole: Path, tmp_path: Path, count_from: int) -> None:
     """Parts in any order, counted from 0 or from 1, make the same study; only the last one completes it."""
     for place in (1, 0):
