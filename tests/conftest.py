@@ -11,6 +11,7 @@ import gc
 import itertools
 import os
 import socket
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,11 +21,13 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.figures import FIGURES, ReportFigures
 from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
 from tests.soak import SOAK
 
+ROOT = Path(__file__).parents[1]
 _FOLDER_NUMBERS = itertools.count()
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
@@ -33,33 +36,68 @@ settings.register_profile("quick", max_examples=15, deadline=None, derandomize=T
 settings.register_profile("soak", max_examples=300, deadline=None, suppress_health_check=_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "soak" if SOAK else "quick"))
 
-#: Files that take longest, in `make test` or in a soak.
+#: Files that take longest, the longest first: at the end all processes are at work on short ones.
 LONGEST = (
-    "tests/cli/test_studies",
-    "tests/clients/test_litellm",
-    "tests/clients/test_wrap",
-    "tests/docs/test_docs",
-    "tests/docs/test_recipes",
-    "tests/e2e/test_dashboard_in_browser",
-    "tests/e2e/test_fleet",
-    "tests/gateway/test_faults_killed",
-    "tests/gateway/test_key_leases",
-    "tests/gateway/test_random_agents",
-    "tests/gateway/test_random_requests",
-    "tests/gateway/test_soak",
-    "tests/lab/test_bars",
-    "tests/manager/test_damaged_sessions",
-    "tests/manager/test_durable",
-    "tests/manager/test_live_equals_replay",
-    "tests/manager/test_requests",
-    "tests/properties/test_corpus_invariants",
-    "tests/properties/test_invariants",
-    "tests/providers/test_render_corpus",
-    "tests/stores/linear_hash/test_crashes",
-    "tests/stores/linear_hash/test_processes",
-    "tests/stores/test_contract",
-    "tests/stores/test_kill",
+    "clients/test_litellm",
+    "clients/test_wrap",
+    "e2e/test_dashboard_in_browser",
+    "e2e/test_report_in_browser",
+    "cli/test_studies",
+    "docs/test_docs",
+    "test_house",
+    "test_auto",
+    "cli/test_wrap",
+    "cli/test_replay",
+    "study/test_object_store",
+    "e2e/test_two_gateways",
+    "e2e/test_extras",
+    "manager/test_damaged_sessions",
+    "docs/test_site",
+    "gateway/test_key_leases",
+    "study/test_shard_runner",
+    "gateway/test_faults_store",
+    "stores/test_postgres_faults",
+    "e2e/test_recall_through_gateway",
+    "testing/loop/test_closed_loop",
+    "clients/test_coding_agents",
+    "mcp/test_mcp_server",
+    "gateway/test_warm_up",
+    "gateway/test_supervisor",
+    "docs/test_recipes",
+    "cli/test_gateway_demo",
+    "stores/test_contract",
+    "stores/linear_hash/test_crashes",
+    "stores/linear_hash/test_processes",
+    "stores/test_kill",
+    "gateway/test_faults_killed",
+    "gateway/test_random_agents",
+    "gateway/test_random_requests",
+    "manager/test_durable",
+    "manager/test_live_equals_replay",
+    "manager/test_requests",
+    "properties/test_corpus_invariants",
+    "properties/test_invariants",
+    "providers/test_render_corpus",
+    # For soaks.
+    "e2e/test_fleet",
+    "gateway/test_soak",
+    "lab/test_bars",
 )
+_PLACES = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
+#: Files whose tests share a process, as they share what takes long to start: LiteLLM, and a build of this checkout.
+TOGETHER = {
+    "tests/clients/test_mini_swe_agent.py": "tests/clients/test_litellm.py",
+    "tests/clients/test_scaffolds.py": "tests/clients/test_litellm.py",
+    "tests/test_release.py": "tests/e2e/test_extras.py",
+}
+
+
+class FilesTogether(LoadFileScheduling):
+    """Each file is one process's, and files that are named together are the same one's."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return TOGETHER.get(file, file)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -108,12 +146,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    items.sort(key=lambda item: _PLACES.get(_find_file(item), len(_PLACES)))
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def _find_file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogether:
+    return FilesTogether(config, log)
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -140,6 +186,17 @@ def _asks_for_soak(file: Path) -> bool:
 def _end_leftovers() -> None:
     for command in kill_leftovers(os.environ[MARK]):
         print(f"killed, as a test had left it running: {command}")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist and the wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [str(Path(sys.executable).with_name("uv")), "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode:
+        pytest.skip(f"nothing could be built here: {done.stderr.strip()[-200:]}")
+    return folder
 
 
 @pytest.fixture

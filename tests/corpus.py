@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,11 @@ CORPUS: Final = SHARED / "corpus"
 def needs_corpus(guarded: str) -> pytest.MarkDecorator:
     """Skip a test where the recordings are not here. guarded: what is not checked then, as the summary says it."""
     return pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no ../shared/corpus here, so not checked: {guarded}")
+
+
+def reproduces(figure: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Mark a test that finds a figure again on the recordings: for soaks, and where they are here."""
+    return lambda test: pytest.mark.soak(needs_corpus(figure)(test))
 
 
 def list_recordings(path: Path) -> list[Path]:

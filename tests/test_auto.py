@@ -18,6 +18,7 @@ from elision.stores.store_urls import open_existing
 from elision.strategies.guards import Guards
 from elision.testing.playback import Playback
 from elision.trajectory.tokens import Sizer, make_counter
+from tests.soak import leave_to_soak
 from tests.wrap.wrapped import CALLS, EAGER, TIMEOUT_SECONDS, make_environment, make_run
 
 #: Programs in their clients' usual words; each prints what the model says last.
@@ -65,6 +66,7 @@ while True:
     messages.append({"role": "user", "content": results})
 print(answer.content[0].text)
 """
+ENDINGS = ("import sys; sys.exit(3)", "raise RuntimeError('ours')")
 PROGRAMS = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
 
@@ -103,7 +105,8 @@ def read_calls(folder: Path) -> list[CallReport]:
         return list(load_session_log(store, info, sizer, add_plateau_guard(Guards())).build_report().calls)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# A chat is what the tests below have.
+@pytest.mark.parametrize("name", leave_to_soak(PROGRAMS, "chat"))
 def test_a_program(name: str, provider: Playback, tmp_path: Path) -> None:
     """It works as before, old results are hidden on the way, and the record of the last call is kept."""
     done = run_program(PROGRAMS[name], tmp_path, provider.url)
@@ -140,7 +143,7 @@ def test_a_program_without_requests(program: str, said: str, tmp_path: Path) -> 
     assert (done.returncode, done.stderr) == (0, f"elision: {said}\n" if said else "")
 
 
-@pytest.mark.parametrize("ending", ["import sys; sys.exit(3)", "raise RuntimeError('ours')"])
+@pytest.mark.parametrize("ending", leave_to_soak(ENDINGS, ENDINGS[0]))
 def test_nothing_is_lost_at_any_end(ending: str, provider: Playback, tmp_path: Path) -> None:
     """Also where the program ends in the middle, right after an answer."""
     done = run_program(f"{CHAT}\n{ending}", tmp_path, provider.url)
@@ -151,17 +154,7 @@ def test_nothing_is_lost_at_any_end(ending: str, provider: Playback, tmp_path: P
     assert calls[-1].usage is not None
 
 
-def test_addresses_of_before_are_the_upstream(provider: Playback, tmp_path: Path) -> None:
-    """A base URL that the user set decides where requests are forwarded to, if no setting does."""
-    # An empty variable is a setting that nobody gave.
-    more = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "OPENAI_BASE_URL": f"{provider.url}/v1"}
-    done = run_program(CHAT, tmp_path, "http://127.0.0.1:9", **more)
-    assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
-    assert len(provider.requests) == CALLS
-    assert b"tokens hidden" in provider.requests[-1].raw
-
-
-@pytest.mark.parametrize("variable", ["ELISION_GATEWAY_URL", "ANTHROPIC_BASE_URL"])
+@pytest.mark.parametrize("variable", leave_to_soak(["ELISION_GATEWAY_URL", "ANTHROPIC_BASE_URL"], "ANTHROPIC_BASE_URL"))
 def test_the_gateway_that_is_there_is_used(variable: str, provider: Playback, tmp_path: Path) -> None:
     """Under `elision wrap`, and where base URLs lead to a gateway already, no second one is put in between."""
     options = {"gateway_upstream_openai": provider.url, "store": "memory:", "strategy": EAGER, "gateway_log": "none"}
@@ -173,8 +166,14 @@ def test_the_gateway_that_is_there_is_used(variable: str, provider: Playback, tm
 
 
 def test_a_fork_leaves_the_gateway_alone(provider: Playback, tmp_path: Path) -> None:
-    """A forked process that ends does not end its parent's gateway."""
-    text = "import os\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n"
-    done = run_program("import warnings; warnings.simplefilter('ignore')\n" + text + CHAT, tmp_path, provider.url)
+    """A forked process that ends does not end its parent's gateway.
+
+    A base URL that the user set before decides where requests are forwarded to, if no setting does.
+    """
+    # An empty variable is a setting that nobody gave.
+    more = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "OPENAI_BASE_URL": f"{provider.url}/v1"}
+    fork = "import os, warnings; warnings.simplefilter('ignore')\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n"
+    done = run_program(fork + CHAT, tmp_path, "http://127.0.0.1:9", **more)
     assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
-    assert len(read_calls(tmp_path)) == CALLS
+    assert len(read_calls(tmp_path)) == len(provider.requests) == CALLS
+    assert b"tokens hidden" in provider.requests[-1].raw

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping, Set
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -105,10 +106,20 @@ def member(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def imported(tree: ast.AST) -> set[str]:
-    """The members of elision that a file imports, anywhere in it."""
+@cache
+def import_nodes(path: Path) -> list[ast.AST]:
+    return list_imports(path.read_text(encoding="utf-8"))
+
+
+def list_imports(source: str) -> list[ast.AST]:
+    """The import statements, anywhere in a file: under TYPE_CHECKING and in functions too."""
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def imported(nodes: list[ast.AST]) -> set[str]:
+    """The members of elision that a file imports."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -122,7 +133,7 @@ def test_imports_point_one_way() -> None:
     for path in FILES:
         ours = member(path)
         assert ours in ALLOWED, f"{ours} has no place in design 10"
-        found = imported(ast.parse(path.read_text(encoding="utf-8"))) - {ours, "errors", "zstd"}
+        found = imported(import_nodes(path)) - {ours, "errors", "zstd"}
         assert found <= ALLOWED[ours], path.relative_to(SOURCE)
 
 
@@ -136,10 +147,10 @@ def module_name(path: Path) -> str:
     return ".".join(("elision", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def imported_modules(source: str, modules: Set[str]) -> set[str]:
-    """Which of `modules` a file imports, anywhere in it: under TYPE_CHECKING and in functions too."""
+def imported_modules(nodes: list[ast.AST], modules: Set[str]) -> set[str]:
+    """Which of `modules` a file imports."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -174,8 +185,8 @@ def find_import_cycle(imports: Mapping[str, Set[str]]) -> list[str]:
 
 def test_no_modules_import_each_other() -> None:
     """No module imports itself through others, not even for type checkers alone."""
-    sources = {module_name(path): path.read_text(encoding="utf-8") for path in FILES}
-    assert find_import_cycle({name: imported_modules(text, set(sources)) for name, text in sources.items()}) == []
+    nodes = {module_name(path): import_nodes(path) for path in FILES}
+    assert find_import_cycle({name: imported_modules(each, set(nodes)) for name, each in nodes.items()}) == []
 
 
 def test_a_cycle_is_found() -> None:
@@ -185,7 +196,7 @@ def test_a_cycle_is_found() -> None:
         "elision.b": "if TYPE_CHECKING:\n    from elision.c import C",
         "elision.c": "def f():\n    import elision.b",
     }
-    imports = {name: imported_modules(text, set(sources)) for name, text in sources.items()}
+    imports = {name: imported_modules(list_imports(text), set(sources)) for name, text in sources.items()}
     assert find_import_cycle(imports) == ["elision.b", "elision.c", "elision.b"]
     del imports["elision.c"]
     assert find_import_cycle(imports) == []
@@ -194,7 +205,7 @@ def test_a_cycle_is_found() -> None:
 def test_a_wrong_import_is_seen() -> None:
     """The check sees plain, from and nested imports alike."""
     source = "import elision.lab.replay\ndef f():\n    from elision.cli import app\n    from elision import engine\n"
-    assert imported(ast.parse(source)) == {"lab", "cli", "engine"}
+    assert imported(list_imports(source)) == {"lab", "cli", "engine"}
 
 
 def python(program: str) -> str:

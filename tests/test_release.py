@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -15,17 +13,6 @@ pytest.importorskip("packaging", reason="packaging is not installed: no release 
 ROOT = Path(__file__).parents[1]
 TOOL = runpy.run_path(str(ROOT / "tools" / "check_release.py"))
 UNRELEASED = "unreleased; write"
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist and the wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [str(Path(sys.executable).with_name("uv")), "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode:
-        pytest.skip(f"nothing could be built here: {done.stderr.strip()[-200:]}")
-    return folder
 
 
 def test_this_checkout_could_be_released(built: Path) -> None:

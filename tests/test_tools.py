@@ -10,12 +10,12 @@ from unittest.mock import patch
 import pytest
 
 TOOLS = Path(__file__).parents[1] / "tools"
-SELECT = runpy.run_path(str(TOOLS / "changed_tests.py"))["select_tests"]
 MEASURE = runpy.run_path(str(TOOLS / "measure_words.py"))
 SIZES = runpy.run_path(str(TOOLS / "measure_sizes.py"))
 WALK = runpy.run_path(str(TOOLS / "trace_walk.py"))
 with patch.object(sys, "path", [str(TOOLS), *sys.path]):
     MUTATE = runpy.run_path(str(TOOLS / "mutate.py"))
+SELECT = MUTATE["select_tests"]
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,22 @@ MOST_ONE_WORD = 0.40
 LEAST_VERBS = 0.80
 
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
 @cache
-def _trees() -> list[tuple[str, ast.AST]]:
+def _definitions() -> list[tuple[str, _Function | ast.ClassDef]]:
+    """Every function and class with its file."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return [
-        (path.relative_to(SOURCE).as_posix(), ast.parse(path.read_bytes())) for path in sorted(SOURCE.rglob("*.py"))
+        (path.relative_to(SOURCE).as_posix(), node)
+        for path in sorted(SOURCE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, kinds)
     ]
 
 
-def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_property(node: _Function) -> bool:
     return any(isinstance(each, ast.Name) and each.id == "property" for each in node.decorator_list)
 
 
@@ -57,9 +65,8 @@ def test_no_function_is_a_bare_participle() -> None:
     """`told`, `said`, `settled` say what became of something, not what a function does."""
     found = {
         f"{file}: {node.name}"
-        for file, tree in _trees()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for file, node in _definitions()
+        if not isinstance(node, ast.ClassDef)
         and not _is_property(node)
         and "_" not in node.name.strip("_")
         and MEASURE["is_participle"](node.name.strip("_"))
@@ -70,27 +77,26 @@ def test_no_function_is_a_bare_participle() -> None:
 def test_no_class_name_occurs_twice() -> None:
     """Go to definition, and a search, lead to one place."""
     places = defaultdict(list)
-    for file, tree in _trees():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(file)
+    for file, node in _definitions():
+        if isinstance(node, ast.ClassDef):
+            places[node.name].append(file)
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 def test_no_module_name_occurs_twice() -> None:
     """Unless the modules are the same thing for two providers or stores. Adapters have their frameworks' names."""
     places = defaultdict(list)
-    for file, _ in _trees():
-        if Path(file).parent.name == "adapters":
-            continue
-        places[Path(file).stem].append(file)
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name != "adapters":
+            places[path.stem].append(path)
     twice = {name for name, files in places.items() if len(files) > 1 and not name.startswith("__")}
     assert twice == set(SAME_THING)
 
 
 def test_function_names_begin_with_a_verb() -> None:
     """And most have an object: one word says enough only where it is unique."""
-    names = [name.strip("_").split("_") for name in MEASURE["measure_folder"](SOURCE).names]
+    functions = [node.name for _, node in _definitions() if not isinstance(node, ast.ClassDef)]
+    names = [name.strip("_").split("_") for name in functions if not (name.startswith("__") and name.endswith("__"))]
     longer = [words for words in names if len(words) > 1]
     verbs = [words for words in longer if words[0] in MEASURE["VERBS"] | MEASURE["PREDICATES"]]
     assert 1 - len(longer) / len(names) <= MOST_ONE_WORD

@@ -14,9 +14,10 @@ import ast
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).parents[1] / "src" / "elision"
 PREDICATES = frozenset(
@@ -66,6 +67,14 @@ won wound asked looked
 IRREGULAR = frozenset(_IRREGULAR.split())
 _NOUNS = "speed need feed seed bed red shed embed indeed exceed proceed succeed heed used based"
 NOUNS = frozenset(_NOUNS.split())
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_BLANK = frozenset(
+    (
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+        *(tokenize.ENCODING, tokenize.ENDMARKER),
+    )
+)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass
@@ -129,15 +138,15 @@ def measure_file(path: Path, figures: Figures) -> None:
     with path.open("rb") as file:
         code = _code_lines(tokenize.tokenize(file.readline))
     tree = ast.parse(path.read_bytes())
-    docstrings = set(_docstring_lines(tree))
-    code -= docstrings
+    nodes = list(ast.walk(tree))
+    code -= set(_list_docstring_lines(nodes))
     figures.lines += sum(bool(line.strip()) for line in path.read_bytes().splitlines())
-    for node in ast.walk(tree):
+    for node in nodes:
         figures.ternaries += isinstance(node, ast.IfExp)
-        figures.comprehensions += isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp)
+        figures.comprehensions += isinstance(node, _COMPREHENSIONS)
         if isinstance(node, ast.ClassDef):
             figures.classes.append(node.name)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, _FUNCTIONS):
             length = len(code.intersection(range(node.lineno, (node.end_lineno or node.lineno) + 1)))
             figures.complexity += 1 + sum(map(count_decisions, ast.walk(node)))
             figures.function_lines += length
@@ -147,33 +156,34 @@ def measure_file(path: Path, figures: Figures) -> None:
 
 
 def _code_lines(tokens: Iterable[tokenize.TokenInfo]) -> set[int]:
-    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
     lines: set[int] = set()
     for token in tokens:
-        if token.type not in blank and token.type not in (tokenize.ENCODING, tokenize.ENDMARKER):
+        if token.type not in _BLANK:
             lines.update(range(token.start[0], token.end[0] + 1))
     return lines
 
 
-def _docstring_lines(tree: ast.AST) -> Iterator[int]:
-    for node in ast.walk(tree):
+def _list_docstring_lines(nodes: list[ast.AST]) -> Iterator[int]:
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def count_decisions(node: ast.AST) -> int:
     """Return how many decision points a node is itself, as radon counts them."""
-    if isinstance(node, ast.BoolOp):
-        return len(node.values) - 1
-    if isinstance(node, ast.comprehension):
-        return 1 + len(node.ifs)
-    if isinstance(node, ast.Try | ast.TryStar):
-        return len(node.handlers) + bool(node.orelse)
-    if isinstance(node, ast.For | ast.AsyncFor | ast.While):
-        return 1 + bool(node.orelse)
-    if isinstance(node, ast.Match):
-        return len(node.cases)
-    return int(isinstance(node, ast.If | ast.IfExp | ast.Assert | ast.Lambda))
+    count = _DECISIONS.get(type(node))
+    return count(node) if count else 0
+
+
+#: Kind of node -> its decision points. A look-up: there are a million nodes.
+_DECISIONS: dict[type, Callable[[Any], int]] = {
+    **dict.fromkeys((ast.If, ast.IfExp, ast.Assert, ast.Lambda), lambda node: 1),
+    **dict.fromkeys((ast.For, ast.AsyncFor, ast.While), lambda node: 1 + bool(node.orelse)),
+    **dict.fromkeys((ast.Try, ast.TryStar), lambda node: len(node.handlers) + bool(node.orelse)),
+    ast.BoolOp: lambda node: len(node.values) - 1,
+    ast.comprehension: lambda node: 1 + len(node.ifs),
+    ast.Match: lambda node: len(node.cases),
+}
 
 
 def measure_folder(folder: Path) -> Figures:

@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -152,6 +153,7 @@ class MutantFinder(ast.NodeVisitor):
             self.found.append(Mutant(self._path, line, start, end, self._source[start:end].decode(), new))
 
 
+@cache
 def list_mutants(folder: Path, path: Path) -> list[Mutant]:
     """Return every mutant of the file `path`, which is below `folder`."""
     return MutantFinder(path.relative_to(folder).as_posix(), path.read_bytes()).found

@@ -80,8 +80,10 @@ kept.write_text(json.dumps(messages))
 
 
 def test_a_resumed_session_is_counted(provider: Playback, tmp_path: Path, work: Path) -> None:
-    """A conversation that goes on after another start is the same session, and the line says so."""
-    environment = make_environment(tmp_path / "home", provider.url)
+    """A conversation that goes on after another start is the same session, and the line says so. Who sends requests to
+    another address already gets them forwarded there."""
+    environment = make_environment(tmp_path / "home", "", OPENAI_BASE_URL=f"{provider.url}/v1")
+    environment = {name: value for name, value in environment.items() if "UPSTREAM" not in name}
     told = [run_wrap(["--", sys.executable, "-c", RESUMED], environment, work).stderr for _ in range(2)]
     lines = [each.splitlines()[-1] for each in told]
     assert [line.partition(",")[0] for line in lines] == ["elision: 3 calls", "elision: 6 calls"]
@@ -98,15 +100,6 @@ def test_the_running_gateway_is_used(provider: Playback, tmp_path: Path, work: P
         assert len(gateway.worker.gateway.sessions) == 1
     assert (done.returncode, done.stdout) == (0, "I have seen all.\n")
     assert f"the gateway at {gateway.url} goes on" in done.stderr
-
-
-def test_base_urls_of_before_are_the_upstream(provider: Playback, tmp_path: Path, work: Path) -> None:
-    """Who sends requests to another address already gets them forwarded there."""
-    environment = make_environment(tmp_path / "home", "", OPENAI_BASE_URL=f"{provider.url}/v1")
-    environment = {name: value for name, value in environment.items() if "UPSTREAM" not in name}
-    done = run_wrap([*CLIENT, str(CALLS), "0"], environment, work)
-    assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
-    assert len(provider.requests) == CALLS
 
 
 def test_a_program_that_asks_nothing(provider: Playback, tmp_path: Path, work: Path) -> None:

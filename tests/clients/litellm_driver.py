@@ -157,6 +157,8 @@ def main() -> None:
     # LiteLLM leaves streams half read, in cycles. Where they are collected while httpcore holds its pool's lock, which
     # closing one takes again, the process stands still for good.
     gc.disable()
+    # What was imported stays: to look through all of it took most of an answer's time.
+    gc.freeze()
     said = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     for answer in _answers(iter(sys.stdin)):

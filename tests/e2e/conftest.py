@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _ARGUMENTS = (
@@ -40,6 +40,25 @@ def browser() -> Iterator[Browser]:
         chromium = playwright.chromium.launch(executable_path=found, args=list(_ARGUMENTS))
         yield chromium
         chromium.close()
+
+
+@pytest.fixture(scope="module")
+def empty_pages(browser: Browser) -> Iterator[Page]:
+    """Pages that tests have left for `about:blank`, or else new ones: to make one takes longer than most tests.
+
+    They count violations of their policy in `window.violations`.
+    """
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.add_init_script(
+        "window.violations = []; document.addEventListener('securitypolicyviolation',"
+        " event => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));"
+    )
+
+    def find_pages() -> Iterator[Page]:
+        while True:
+            yield next((page for page in context.pages if page.url == "about:blank"), None) or context.new_page()
+
+    return find_pages()
 
 
 def _skip(reason: str) -> None:

@@ -31,13 +31,9 @@ CHECK = ("serve", "--check", "--store", "memory:")
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(built: Path) -> Path:
     """The wheel of this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    built = _run([UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT])
-    if built.returncode:
-        pytest.skip(f"no wheel could be built here: {built.stderr.strip()[-200:]}")
-    [found] = folder.glob("elision-*.whl")
+    [found] = built.glob("elision-*.whl")
     return found
 
 
@@ -109,7 +105,12 @@ def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> 
             {PLAYBACK: "gateway"},
             marks=pytest.mark.soak,
         ),
-        ("gateway", [LIST, REPLAY], {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"}),
+        pytest.param(
+            "gateway",
+            [LIST, REPLAY],
+            {("sessions", "--store", "postgresql://127.0.0.1:1/x"): "postgres"},
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=["no extra", "cli", "tune", "report", "gateway"],
 )

@@ -1,6 +1,7 @@
 """A fleet on one PostgreSQL behind pgbouncer: gateways are killed and replaced, the server is restarted, agents work.
 
-What they said is in the store, all of it once.
+What they said is in the store, all of it once. Only in `make soak`; in `make test` gateway/test_faults_killed.py
+kills a gateway, test_two_gateways.py shares a PostgreSQL among two, and stores has pgbouncer and restarts.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from tests.figures import ReportFigures
 from tests.gateway.recorded_agents import TWIN_COUNT, RecordedAgent, load_runs, make_agents
 from tests.gateway.recorded_clients import RecordedClients
 from tests.gateway.serve_process import ServeProcess
-from tests.soak import SOAK
 from tests.stores.pgbouncer import Pgbouncer
 from tests.stores.postgres_server import Server, start_server
 
 #: Gateways, kills, seconds between two of them, agents at once, turns of the longest.
-GATEWAYS, KILLS, KILL_SECONDS, TOGETHER, LONGEST = (4, 30, 20.0, 8, 40) if SOAK else (2, 1, 1.0, 4, 12)
+GATEWAYS, KILLS, KILL_SECONDS, TOGETHER, LONGEST = 4, 30, 20.0, 8, 40
 #: Clients of the rolling update, and requests that they have made when the first gateway is replaced, and the second.
 CLIENTS, REPLACED_AT = 32, (100, 260)
 MASKING = "masking(window=2, schedule=every-turn)"
+pytestmark = pytest.mark.soak
 #: Seconds for which a client tries a request again: as long as a restart takes on a busy machine.
 PATIENCE = 60.0
 
@@ -148,9 +149,7 @@ def store_url(server: Server) -> Iterator[str]:
     pooler.stop()
 
 
-@pytest.mark.parametrize(
-    "restarts", [pytest.param(0, id="kills"), pytest.param(2, id="kills and restarts", marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("restarts", [pytest.param(0, id="kills"), pytest.param(2, id="kills and restarts")])
 def test_a_fleet_in_trouble(
     tmp_path: Path, server: Server, store_url: str, report_figures: ReportFigures, restarts: int
 ) -> None:
@@ -213,7 +212,6 @@ def test_a_fleet_in_trouble(
     assert restarts or not doubled
 
 
-@pytest.mark.soak
 def test_a_rolling_update_fails_no_request(
     tmp_path: Path, server: Server, store_url: str, report_figures: ReportFigures
 ) -> None:

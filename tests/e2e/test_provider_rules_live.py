@@ -19,6 +19,7 @@ from elision.testing.recorded_provider import Terms
 from tests.e2e.agents import APIS, Agent
 from tests.e2e.doors import EAGER, Wire, gateway, recorded
 from tests.e2e.scripted_model import Asked, ResponsePart, bash, model, text
+from tests.soak import pair_cases
 
 Json = dict[str, Any]
 MARK: Any = {"type": "ephemeral"}
@@ -112,11 +113,10 @@ def test_clearing_by_the_server_joins_what_the_client_asks() -> None:
 # -- windows ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize(("streamed", "bytes_a_token"), [(False, 4), (True, 3)])
-def test_a_prompt_that_was_too_long_is_sent_shorter_once(api: Api, streamed: bool, bytes_a_token: int) -> None:
+@pytest.mark.parametrize(("api", "streamed"), pair_cases(APIS, [False, True]))
+def test_a_prompt_that_was_too_long_is_sent_shorter_once(api: Api, streamed: bool) -> None:
     """The window that the refusal names is kept to from then on; the client only sees the good answer."""
-    window = 3_000
+    window, bytes_a_token = 3_000, 3 if streamed else 4
 
     def tokens(asked: Asked) -> int:
         return len(asked.raw) // bytes_a_token
@@ -173,8 +173,7 @@ def test_a_first_prompt_that_was_too_long(streamed: bool) -> None:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("api", "streamed"), pair_cases(APIS, [True, False]))
 def test_what_our_edit_was_refused_for_goes_out_as_it_came(api: Api, streamed: bool) -> None:
     """A provider that does not take a gap is sent the client's own bytes; the session is left alone from then on."""
     error: Json = {"type": "invalid_request_error", "message": "not like this", "code": None, "param": None}
@@ -196,8 +195,7 @@ def test_what_our_edit_was_refused_for_goes_out_as_it_came(api: Api, streamed: b
     assert len(agent.answers) == 7
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize(("api", "hidden"), pair_cases(APIS, [False, True]))
 def test_what_the_client_was_refused_for_it_hears_word_for_word(api: Api, hidden: bool) -> None:
     """A request that is refused as it came as well is the client's to mend, and it is told what the provider said."""
     error: Json = {"type": "invalid_request_error", "message": "temperature: no such thing", "code": None}

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,15 @@ from tests.e2e.scripted_model import (
     text,
     thought,
 )
-from tests.soak import pair_cases
+from tests.soak import pair_cases, sample_cases
 
 Json = dict[str, Any]
 BOUND = "claude-opus-5-5"
 BOTH = pytest.mark.parametrize("streamed", [False, True])
 ALL = pytest.mark.parametrize("api", APIS)
+#: Every API, streamed or not, in turn; and the other way round.
+WAYS = pytest.mark.parametrize(("api", "streamed"), pair_cases(APIS, [False, True]))
+OTHER_WAYS = pytest.mark.parametrize(("api", "streamed"), pair_cases(APIS, [True, False]))
 #: Patterns that are too large, or no regular expressions of ours.
 REFUSED = ("(?:(?:(?:a{300}){300}){300})", "(?=a)b", "(" * 5_000 + ")" * 5_000)
 
@@ -122,8 +126,7 @@ def steady(upstream: Model, first: int, place: int, count: int) -> None:
 # -- the ways a model recalls -----------------------------------------------------------------------------------------
 
 
-@ALL
-@BOTH
+@WAYS
 def test_alone(api: Api, streamed: bool) -> None:
     """The client gets one answer with the usage of both; upstream call and result stand in their place for good."""
     script = Script(recalling(text("Let me look.", "w")), lambda asked: [text("So it was.", "x"), bash(5)])
@@ -143,8 +146,7 @@ def test_alone(api: Api, streamed: bool) -> None:
     steady(upstream, 5, place, 2)
 
 
-@ALL
-@BOTH
+@OTHER_WAYS
 def test_with_another_tool_in_the_same_breath(api: Api, streamed: bool) -> None:
     """The client sees the other call alone, and what was recalled joins its result."""
     script = Script(recalling(text("Both.", "w"), behind=(bash(5),)))
@@ -163,8 +165,7 @@ def test_with_another_tool_in_the_same_breath(api: Api, streamed: bool) -> None:
         assert asked.messages[place] == following.messages[place]
 
 
-@ALL
-@BOTH
+@WAYS
 def test_twice_in_a_row_and_searched_before(api: Api, streamed: bool) -> None:
     """Several rounds are one answer still: a search, what it found, and another one."""
     script = Script(
@@ -184,8 +185,7 @@ def test_twice_in_a_row_and_searched_before(api: Api, streamed: bool) -> None:
     assert b"t1.1" in found.messages[places(found, SEARCH)[0] + 1]
 
 
-@ALL
-@BOTH
+@OTHER_WAYS
 def test_for_ever(api: Api, streamed: bool) -> None:
     """A model that does nothing but recall is stopped, and the client has an answer that it can go on from."""
     forever = [recalling(text(f"{n}.", f"w{n}"), id=n) for n in range(MAX_ROUNDS)]
@@ -198,8 +198,7 @@ def test_for_ever(api: Api, streamed: bool) -> None:
     assert len(places(upstream.asked[-1])) == MAX_ROUNDS - 1
 
 
-@ALL
-@BOTH
+@WAYS
 def test_of_nothing(api: Api, streamed: bool) -> None:
     """A handle that there is not is answered with words, and the conversation goes on."""
     script = Script(lambda asked: [recall("t99.9", 0)], lambda asked: [text("Then not.", "x"), bash(5)])
@@ -210,8 +209,7 @@ def test_of_nothing(api: Api, streamed: bool) -> None:
     assert b"not found" in again.messages[places(again)[0] + 1]
 
 
-@BOTH
-@pytest.mark.parametrize(("api", "pattern"), pair_cases(APIS, REFUSED))
+@pytest.mark.parametrize(("api", "streamed", "pattern"), sample_cases(product(APIS, [False, True], REFUSED), 5))
 def test_with_a_pattern_that_is_refused(api: Api, streamed: bool, pattern: str) -> None:
     """The model is told in one line why, and what to do; the conversation goes on."""
     asking = Call(id="r0", tool=RECALL, arguments_given=(("handle", "t1.1"), ("pattern", pattern)))
@@ -226,8 +224,7 @@ def test_with_a_pattern_that_is_refused(api: Api, streamed: bool, pattern: str) 
     assert b"\\n" not in answer
 
 
-@ALL
-@BOTH
+@OTHER_WAYS
 def test_with_thinking_around(api: Api, streamed: bool) -> None:
     """Thinking of every round stays where it was thought, signature and all; the client has it as well."""
     script = Script(
@@ -253,8 +250,7 @@ def test_with_thinking_around(api: Api, streamed: bool) -> None:
 # -- over processes ---------------------------------------------------------------------------------------------------
 
 
-@BOTH
-@pytest.mark.parametrize(("api", "way"), pair_cases(APIS, ["alone", "beside"]))
+@pytest.mark.parametrize(("api", "streamed", "way"), sample_cases(product(APIS, [False, True], ["alone", "beside"]), 5))
 def test_after_a_restart_and_at_another_door(api: Api, streamed: bool, way: str, tmp_path: Path) -> None:
     """A new process, and another one beside it, send the same bytes for what the client never saw."""
     store = f"sqlite:////{str(tmp_path / 'a.db').lstrip('/')}"

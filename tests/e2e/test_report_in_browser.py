@@ -20,7 +20,7 @@ from tests.lab.report.test_tuning_reports import MADE_BY
 from tests.lab.report.tunings import tuning
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page
+    from playwright.sync_api import Dialog, Page
 
 _CHARTS = ("cost", "recall", "context")
 
@@ -54,20 +54,15 @@ Open = Callable[..., Opened]
 
 
 @pytest.fixture
-def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+def opened(empty_pages: Iterator[Page], tmp_path: Path) -> Iterator[Open]:
     """Opens a study's page from a file; whatever it did wrong fails the test at its end."""
     pages: list[Opened] = []
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.add_init_script(
-        "window.violations = []; document.addEventListener('securitypolicyviolation',"
-        " event => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`));"
-    )
 
     def open_page(what: Study | Tuning, *, width: int = 1280, scheme: Any = "light") -> Opened:
         file = tmp_path / f"report{len(pages)}.html"
         report = build_tuning_report(what, MADE_BY) if isinstance(what, Tuning) else build_replay_report(what)
         file.write_text(build_page(report), encoding="utf-8")
-        page = context.new_page()
+        page = next(empty_pages)
         result = Opened(page, file.as_uri())
         page.on("request", lambda request: result.requests.append(request.url))
         page.on("console", lambda message: result.complaints.append(f"{message.type}: {message.text}"))
@@ -85,7 +80,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         assert each.requests == [each.url]
         assert each.run("window.violations") == []
         assert each.run("window.harmed") is None
-    context.close()
+        each.page.goto("about:blank")
 
 
 def _sizes(opened: Opened, selector: str) -> list[tuple[float, float]]:

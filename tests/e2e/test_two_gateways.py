@@ -24,7 +24,7 @@ from tests.soak import SOAK
 from tests.stores.postgres_server import make_fresh_url
 
 #: Agents that are nobody's twins, one for each API, and turns of the longest.
-AGENTS, LONGEST = 3, 1_000 if SOAK else 14
+AGENTS, LONGEST = 3, 1_000 if SOAK else 9
 #: Decides by what was said alone: every byte is known beforehand.
 MASKING = "masking(window=2, schedule=every-turn)"
 #: Summaries are written while calls go on, and stand in whichever comes next.

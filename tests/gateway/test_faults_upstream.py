@@ -13,6 +13,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -42,6 +43,7 @@ from tests.gateway.scripted_upstream import (
     render_response,
     run_scripted_upstream,
 )
+from tests.soak import pair_cases, sample_cases
 
 JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream; charset=utf-8"
 
@@ -385,8 +387,7 @@ NAUGHT = {
 }
 
 
-@pytest.mark.parametrize("raw", NAUGHT.values(), ids=NAUGHT)
-@pytest.mark.parametrize("kind", [JSON, EVENTS, "x-none: 1"])
+@pytest.mark.parametrize(("raw", "kind"), pair_cases(NAUGHT.values(), [JSON, EVENTS, "x-none: 1"]))
 def test_malformed_answers(raw: bytes, kind: str) -> None:
     """What a provider says with status 200 passes byte for byte, be it JSON or not, whatever type it says it has."""
 
@@ -474,9 +475,7 @@ def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize(("api", "stream", "behind"), sample_cases(product(APIS, [False, True], [False, True]), 5))
 def test_prompts_that_are_too_long(api: Api, stream: bool, behind: bool) -> None:
     """They are asked again shorter, also where it is what was recalled that made them too long; the client wrote none
     of that."""

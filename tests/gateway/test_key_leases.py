@@ -395,6 +395,7 @@ def test_gateways_stay_within_the_turns_of_a_key(tmp_path: Path, report_figures:
     asyncio.run(test())
 
 
+@pytest.mark.soak
 def test_gateways_overshoot_dollars_by_a_slice_each(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Many clients at once: what they spent is at most one slice per worker above the limit, once each worker knows
     what a call costs. Before that the calls under way are not priced."""

@@ -52,6 +52,7 @@ from tests.gateway.conversation_bytes import (
 from tests.gateway.gateway_trial import JSON_HEADER, find_api, run_trial
 from tests.gateway.loopback_gateway import HttpClient, RunningGateway
 from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.soak import sample_cases
 
 #: Characters of a text that takes a while, whatever is done with it.
 MUCH = 300_000
@@ -189,7 +190,7 @@ def test_many_messages(api: Api, on_loop: Watched) -> None:
     assert on_loop == []
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", sample_cases(APIS, len(APIS)))
 def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
     """Each is counted, described and hidden in its turn."""
 

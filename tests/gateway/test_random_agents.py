@@ -14,7 +14,7 @@ from tests.gateway.random_requests import TrialReport
 from tests.soak import SOAK
 
 #: Trials of each kind, of `AGENTS` agents that ask `STEPS` times each, and so often again behind a restart.
-TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 4, 20)
+TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 4, 12)
 KINDS: dict[str, dict[str, Any]] = {
     "masking": {},
     "at once": {"strategy": "masking(window=1, schedule=every-turn)"},

@@ -22,7 +22,7 @@ from tests.gateway.random_requests import KEY_SECRETS, GatewayTrial, RandomReque
 from tests.soak import SOAK
 
 #: Bodies, of which a hundredth are asked by default; and how many of them each gateway is asked.
-BODIES, EACH = (100_000, 1_250) if SOAK else (400, 100)
+BODIES, EACH = (100_000, 1_250) if SOAK else (200, 100)
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"strategy": "hybrid(window=2, summarize_at=5, tail=2, schedule=every-turn)"},

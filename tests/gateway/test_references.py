@@ -47,7 +47,7 @@ def count_holders() -> dict[str, int]:
     ("raw", "fields"),
     [
         pytest.param(make_body("openai", 6), (), id="read"),
-        pytest.param(make_body("openai", 6, lines=15_000), (), id="large"),
+        pytest.param(make_body("openai", 6, lines=15_000), (), id="large", marks=pytest.mark.soak),
         pytest.param(TOO_LONG, (), id="unreadable"),
         pytest.param(b'{"model": "gpt-4.1", "messages": [1]}', (), id="small and unreadable"),
         pytest.param(gzip.compress(TOO_LONG), ("content-encoding: gzip",), id="compressed"),

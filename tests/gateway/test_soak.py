@@ -18,20 +18,20 @@ from tests.gateway.recorded_agents import PARTING_TURN, RecordedAgent, make_agen
 from tests.gateway.recorded_clients import RecordedClients
 from tests.gateway.scripted_upstream import run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
-from tests.soak import SOAK
 
-#: Agents, how many of them at once, and turns of the longest; a twentieth in every test run.
-AGENTS, TOGETHER, LONGEST = (200, 50, 1_000) if SOAK else (6, 3, 12)
+#: Agents, how many of them at once, and turns of the longest.
+AGENTS, TOGETHER, LONGEST = 200, 50, 1_000
 #: Sessions of ten requests each, one after the other.
-SHORT_SESSIONS = 2_000 if SOAK else 12
+SHORT_SESSIONS = 2_000
 #: Sessions that may stay in memory: fewer than there are.
 KEPT = 60
 #: Answers between two looks at the memory.
 LOOK = 100
 MIB = 2**20
+pytestmark = pytest.mark.soak
 
 #: Of what hides a little at its time, and of what hides all that it can.
-STRATEGIES = ["hybrid(window=4, summarize_at=16, tail=4, schedule=every-turn)", "masking(window=4)"][: 2 if SOAK else 1]
+STRATEGIES = ["hybrid(window=4, summarize_at=16, tail=4, schedule=every-turn)", "masking(window=4)"]
 
 
 @dataclass(slots=True)
@@ -76,9 +76,8 @@ def test_agents_at_work(tmp_path: Path, strategy: str, report_figures: ReportFig
     )
     _kept_apart(tmp_path, known, crowd)
     assert store < _raw(known)
-    if SOAK:
-        assert sum(trial.seconds for trial in known) / TOGETHER >= 3_600
-        _flat(watched.memory)
+    assert sum(trial.seconds for trial in known) / TOGETHER >= 3_600
+    _flat(watched.memory)
 
 
 def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> None:
@@ -100,8 +99,7 @@ def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> Non
     quarter = len(held) // 4
     second, last = (sum(part) / len(part) / MIB for part in (held[quarter : 2 * quarter], held[-quarter:]))
     report_figures(f"{SHORT_SESSIONS} short sessions: {second:.1f} MiB in the second quarter, {last:.1f} in the last")
-    if SOAK:
-        assert last < 1.03 * second
+    assert last < 1.03 * second
 
 
 def _hold_session(gateway: ServeProcess, number: int) -> None:

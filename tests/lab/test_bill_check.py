@@ -29,7 +29,7 @@ from elision.trajectory.content import Opaque
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 
 RUNS = Path(__file__).parents[2] / "examples/runs"
 PRICES = find_prices("claude-opus-4-5")
@@ -146,7 +146,7 @@ def test_what_the_log_says_of_a_prompts_length_is_named(model: str, cause: str, 
     assert sum(word in text for word in causes) == (2 if cause else 1)
 
 
-@needs_corpus("that every recording with a bill is near it, or says why not")
+@reproduces("that every recording with a bill is near it, or says why not")
 def test_the_corpus() -> None:
     """As recorded every run is within 5 %; by our own counts two are not, and each says why."""
     found = {}

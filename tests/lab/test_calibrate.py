@@ -19,7 +19,7 @@ from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 
 CLAUDE = "claude-fable-5"  # 10 / 50, writes 12.5, reads 1; breakpoints, 5 minutes, from 512 tokens
 DEEPSEEK = "deepseek-chat"  # 0.28 / 0.42, reads 0.028; prefix, an hour, steps of 64
@@ -433,7 +433,7 @@ def of_corpus(name: str, sizer: Sizer) -> list[Calibration]:
     return [found for each in runs if (found := calibrate_run(each, sizer)) is not None]
 
 
-@needs_corpus("calibration against recorded bills")
+@reproduces("calibration against recorded bills")
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_corpus(name: str, sizer: Sizer) -> None:
     """Cache-read share and prompt tokens within 0.02 of what was billed; lengths that miss it are listed."""
@@ -446,7 +446,7 @@ def test_corpus(name: str, sizer: Sizer) -> None:
             assert abs(found.length_difference) <= LENGTHS.get(name, BAR)
 
 
-@needs_corpus("calibration against recorded bills")
+@reproduces("calibration against recorded bills")
 def test_corpus_in_total(sizer: Sizer) -> None:
     """Prompt tokens within 2 % in total and on two runs of three, USD within 5 % where no prefix was changed."""
     runs = tuple(found for name in RECORDINGS if name not in UNCACHED for found in of_corpus(name, sizer))
@@ -457,7 +457,7 @@ def test_corpus_in_total(sizer: Sizer) -> None:
     assert abs(study.steady.usd_difference) <= 0.05
 
 
-@needs_corpus("calibration against recorded bills")
+@reproduces("calibration against recorded bills")
 @pytest.mark.parametrize("name", [name for name in RECORDINGS if name.startswith(("openhands-v1", "claude-code"))])
 def test_corpus_by_length(name: str, sizer: Sizer) -> None:
     """From billed lengths nothing but the cache can be wrong: OpenHands within 0.0005, compactions included.

@@ -28,7 +28,7 @@ from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 from tests.docs.blocks import ROOT
 
 STRATEGIES = {each.label: each.strategy for each in default_candidates()}
@@ -199,7 +199,7 @@ def test_the_assumption_is_written_down() -> None:
         assert priced == [[rare, rare]]
 
 
-@needs_corpus("hybrids with rare and frequent summaries under the measured turns")
+@reproduces("hybrids with rare and frequent summaries under the measured turns")
 def test_every_43_turns_beats_every_21_on_the_corpus() -> None:
     _, (rare, frequent) = _replay_hybrids(str(CORPUS / "swe-agent-traj"), "estimate")
     assert rare < 0.8 * frequent

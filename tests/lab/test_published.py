@@ -21,7 +21,7 @@ from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 
 EXAMPLE = Path(__file__).parents[2] / "examples/runs/swe-agent-sympy-20801.traj.gz"
 SIZER = Sizer(make_counter())
@@ -163,7 +163,7 @@ def test_swe_agent(preset: str) -> None:
     assert check_same(run, PROCESSORS[preset](), preset) == 0
 
 
-@needs_corpus("the published strategies over all runs of SWE-agent")
+@reproduces("the published strategies over all runs of SWE-agent")
 @pytest.mark.parametrize("preset", ["swe-agent-masking", "swe-agent-hybrid"])
 def test_swe_agent_over_all_runs(preset: str) -> None:
     """Over every recorded run of SWE-agent too; no result there is as short as its placeholder."""
@@ -190,7 +190,7 @@ def test_openhands() -> None:
     assert check_same(run, lambda history: mask_outside_window(history, 58), "openhands-masking") == 0
 
 
-@needs_corpus("OpenHands' masking over its own runs")
+@reproduces("OpenHands' masking over its own runs")
 def test_openhands_over_its_own_runs() -> None:
     """Over OpenHands' own recordings too, as far as each action has one result."""
     runs = [run for folder in ("openhands-output", "openhands-v1-events") for run in read_single_results(folder)]

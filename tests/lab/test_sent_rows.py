@@ -20,7 +20,7 @@ from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 
 RUNS = Path(__file__).parents[2] / "examples/runs"
 #: Formats of the corpus whose runs hold the usage of a cache.
@@ -46,7 +46,7 @@ def bill(rows: SentRows) -> tuple[float, float]:
     return costs[BILLED], costs[RECORDED]
 
 
-@needs_corpus("that runs as recorded cost what they were billed")
+@reproduces("that runs as recorded cost what they were billed")
 def test_as_recorded_is_as_billed() -> None:
     """On every recording with the usage of a cache: within 2 % in all, and within 5 % each."""
     billed = recorded = 0.0

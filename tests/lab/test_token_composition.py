@@ -10,7 +10,7 @@ from elision.trajectory.content import Text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 from tests.docs.blocks import ROOT
 
 SIZER = Sizer(make_counter("estimate"))
@@ -70,7 +70,7 @@ def test_formats_are_apart() -> None:
     assert Composition(reader="x").share_of_turns(0) is None
 
 
-@needs_corpus("tool results are 83 % of the turns' tokens in SWE-agent")
+@reproduces("tool results are 83 % of the turns' tokens in SWE-agent")
 def test_most_tokens_of_swe_agent_are_tool_results() -> None:
     """The paper has 84 %."""
     counting = Sizer(make_counter("o200k"))

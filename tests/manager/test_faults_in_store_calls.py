@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from elision.errors import CorruptError, StoreError
 from elision.stores.memory import MemoryStore
 from tests import flat_options
 from tests.manager.agents import LONG, make_history
-from tests.soak import SOAK
+from tests.soak import SOAK, pair_cases
 
 #: The methods of a store that a call uses.
 METHODS = ("create_with_events", "append", "length", "events", "locate", "info", "sessions", "turns")
@@ -49,6 +50,9 @@ class FaultyStore(MemoryStore):
         return call
 
 
+OPTIONS: list[dict[str, Any]] = [{}, {"family": "f"}, {"write_behind": True}]
+
+
 def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
     """Make the calls of two processes. Each view has every message, and what is hidden can be read again."""
     for process in range(2):
@@ -70,12 +74,11 @@ def run_agent(store: FaultyStore, options: dict[str, Any]) -> None:
                 context.record({"prompt_tokens": 1_000, "completion_tokens": 10})
 
 
-@pytest.mark.parametrize("options", [{}, {"family": "f"}, {"write_behind": True}], ids=["alone", "family", "behind"])
-@pytest.mark.parametrize("stays", [False, True], ids=["once", "from-then-on"])
-@pytest.mark.parametrize("error", ERRORS)
-def test_no_fault_of_a_store_call_reaches_the_agent(error: str, stays: bool, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("way", "options"), pair_cases(product(ERRORS, [False, True]), OPTIONS))
+def test_no_fault_of_a_store_call_reaches_the_agent(way: tuple[str, bool], options: dict[str, Any]) -> None:
     """The first call of the store, the second, and so on to the last: each fails once in all, with one of the errors,
     alone or with those behind it; in a soak all of them with each error, both ways."""
+    error, stays = way
     counting = FaultyStore()
     run_agent(counting, options)
     assert counting.calls > len(STEPS)

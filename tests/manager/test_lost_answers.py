@@ -9,6 +9,7 @@ import contextlib
 import json
 import random
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from tests import flat_options
 from tests.manager.agents import LONG, Message, make_history, make_openai_step
 from tests.manager.stores import UnreliableStore
 from tests.manager.test_recall_tools import BOUND, thinking
+from tests.soak import pair_cases, sample_cases
 
 EAGER = "masking(window=2, schedule=every-turn)"
 FOLDING = "hybrid(window=2, summarize_at=6, tail=2, summary_max_tokens=120, schedule=every-turn)"
@@ -106,8 +108,9 @@ def next_history(chance: random.Random, messages: list[Message], step: int) -> l
     return chance.choice(ways)() if chance.random() < 0.3 else [*messages, *make_openai_step(step)]
 
 
-@pytest.mark.parametrize("options", [{}, {"family": "team"}, {"family": "team", "write_behind": True}], ids=str)
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    ("seed", "options"), pair_cases(range(12), [{}, {"family": "team"}, {"family": "team", "write_behind": True}])
+)
 def test_histories_that_turn_back_meanwhile(seed: int, options: dict[str, Any]) -> None:
     """Undone, amended, rewritten, summarized and taken up again while answers are lost: the log has every turn of the
     branch that the client is on, and another process goes on with it."""
@@ -241,9 +244,15 @@ def test_a_decision_that_was_never_written_is_taken_back(down: int) -> None:
     assert sent == list(range(1, 51))
 
 
-@pytest.mark.parametrize("plan", [["lost"], ["lost", "down"], ["lost", "down", "lost"], ["lost", "lost"]], ids=str)
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
-@pytest.mark.parametrize("lost_at", range(2, 9))
+@pytest.mark.parametrize(
+    ("plan", "strategy", "lost_at"),
+    sample_cases(
+        product(
+            [["lost"], ["lost", "down"], ["lost", "down", "lost"], ["lost", "lost"]], [EAGER, FOLDING], range(2, 9)
+        ),
+        5,
+    ),
+)
 def test_one_request_is_recorded_once(strategy: str, plan: list[str], lost_at: int) -> None:
     """The decision is in the store, its answer was lost, and the view went out without it: it was one request."""
     store = UnreliableStore()

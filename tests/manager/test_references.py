@@ -11,6 +11,7 @@ import pytest
 from elision import ContextManager
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import make_history
+from tests.soak import pair_cases
 
 STRATEGIES = ["masking(window=1, schedule=every-turn)", "hybrid(window=1, summarize_at=4, tail=2, schedule=every-turn)"]
 
@@ -38,8 +39,7 @@ def work(strategy: str, *, is_async: bool) -> None:
     context.close()
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "is_async"), pair_cases(STRATEGIES, [False, True]))
 def test_a_session_that_is_let_go_is_freed_at_once(garbage: list[object], strategy: str, is_async: bool) -> None:
     """Nothing of a session refers back to what holds it: a gateway that drops one has its memory back without a full
     look for garbage, during which nobody is served."""

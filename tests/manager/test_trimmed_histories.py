@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from elision.stores.store_urls import open_store
 from elision.trajectory.events import TurnsDropped
 from tests import flat_options
 from tests.manager.agents import SHAPES, make_task
+from tests.soak import sample_cases
 
 Message = dict[str, Any]
 #: Messages of the whole history -> those that a client sends.
@@ -90,9 +92,9 @@ def test_it_is_one_session_with_every_call(window: str, shape: str) -> None:
     assert {view.diagnostics.history for view in views} == {"continue"}
 
 
-@pytest.mark.parametrize("shape", ["openai", "anthropic"])
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    ("strategy", "window", "shape"), sample_cases(product(STRATEGIES, WINDOWS, ["openai", "anthropic"]), 5)
+)
 def test_what_was_dropped_is_in_no_view(strategy: str, window: str, shape: str) -> None:
     """Each message of a view stands for one that was sent, or is a summary of ours."""
     history = make_task()

@@ -21,6 +21,7 @@ from elision.trajectory.turn import Turn
 from tests.corpus import CORPUS, needs_corpus
 from tests.properties.builders import call, head, long_text, result, turn, user
 from tests.properties.cases import SIZER, SMALL
+from tests.soak import sample_cases
 
 SUMMARY_TOKENS = 50
 
@@ -105,7 +106,7 @@ def test_no_view_above_hard(
 
 
 @needs_corpus("the hard threshold over a recorded session")
-@pytest.mark.parametrize("prices", ["anthropic", "fable", "openai", "uncached"])
+@pytest.mark.parametrize("prices", sample_cases(["anthropic", "fable", "uncached", "openai"], 2))
 def test_no_recorded_view_above_hard(prices: str) -> None:
     """The same over a recorded session of 214 turns, at 20,000 tokens, with the real cache minimum."""
     run = next(each for each in read_runs(CORPUS / "pi-session/pi-session.jsonl.gz") if isinstance(each, Trajectory))

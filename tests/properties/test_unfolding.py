@@ -14,7 +14,7 @@ from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_
 from elision.trajectory.plan import Edit, FoldedRun, Key, make_handle
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
-from tests.corpus import CORPUS, needs_corpus
+from tests.corpus import CORPUS, reproduces
 from tests.figures import ReportFigures
 from tests.properties.followed_references import check_references
 from tests.properties.repeated_texts import Piece, draw_texts, write_text
@@ -119,7 +119,7 @@ def holds_lines(source: Sequence[str], lines: Sequence[str], length: int) -> boo
     return any(source[place : place + length] == lines[:length] for place in range(len(source)))
 
 
-@needs_corpus("unfolding over all recorded observations")
+@reproduces("unfolding over all recorded observations")
 def test_unfolding_restores_recorded_observations(report_figures: ReportFigures) -> None:
     """Every observation of every recording, with the limits that strategies have."""
     count_tokens = make_counter("estimate").count

@@ -33,10 +33,13 @@ def logs(tmp_path: Path) -> Path:
     session(folder / "b.jsonl", *BILLS)
     session(folder / "c.jsonl", *BILLS)
     session(folder / "tag=search" / "d.jsonl", *((prompt + 7, read) for prompt, read in BILLS))
-    for example in EXAMPLES.iterdir():
-        (folder / example.name).write_bytes(example.read_bytes())
     (folder / "broken.json").write_text("{")
     return folder
+
+
+def add_examples(logs: Path) -> None:
+    for example in EXAMPLES.iterdir():
+        (logs / example.name).write_bytes(example.read_bytes())
 
 
 def audit_study(paths: list[str], study: str) -> AuditReport:
@@ -76,6 +79,7 @@ def check_totals(found: AuditReport, expected: AuditReport) -> None:
 
 def test_totals_are_those_in_memory(logs: Path, tmp_path: Path) -> None:
     """Calls that several logs have count once, whatever order the shards are done in; premiums have their fate."""
+    add_examples(logs)
     expected = audit_logs([logs], tokens="estimate", replays=False)
     assert expected.copied_calls
     assert expected.usd
@@ -104,6 +108,7 @@ def test_an_archive_and_an_object_store(logs: Path, tmp_path: Path) -> None:
 
 def test_sums_by_agent_tag_day_and_model(logs: Path, tmp_path: Path) -> None:
     """The command prints them, and each sums to the bill; a study of a replay is no audit."""
+    add_examples(logs)
     study = tmp_path / "study"
     command = ("audit", logs, "--out", study, "--workers", "1", "--tokens", "estimate")
     result = run_elision(*command, "--html", tmp_path / "audit.html")

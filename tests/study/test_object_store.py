@@ -69,7 +69,7 @@ def test_a_study_in_a_bucket(bucket: str, tmp_path: Path) -> None:
     store = fsspec.filesystem("s3")
     store.put(str(corpus), f"{bucket}/", recursive=True)
     study = f"{bucket}/study"
-    result = run_elision("replay", f"{bucket}/runs", "--out", study, "--workers", "2", *OPTIONS)
+    result = run_elision("replay", f"{bucket}/runs", "--out", study, "--workers", "1", *OPTIONS)
     assert result.returncode == 0, result.stderr
     local = tmp_path / "study"
     assert run_elision("replay", corpus, "--out", local, "--workers", "1", *OPTIONS).returncode == 0

@@ -21,7 +21,7 @@ from elision.testing.playback import Playback
 from elision.testing.recorded_provider import RESPONSE_FORMATS, Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
-from tests.soak import pair_cases
+from tests.soak import pair_cases, sample_cases
 from tests.testing.conftest import ADDRESS, Plain
 
 APIS: tuple[Api, ...] = (*RESPONSE_FORMATS,)
@@ -50,7 +50,9 @@ def events(data: bytes) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("api", "name"), pair_cases(APIS, ["openhands-pylint", "swe-agent-sympy-20801"]))
+@pytest.mark.parametrize(
+    ("api", "name"), sample_cases(pair_cases(APIS, ["openhands-pylint", "swe-agent-sympy-20801"]), 3)
+)
 def test_a_whole_run_is_played(api: Api, name: str, runs: dict[str, Trajectory]) -> None:
     """A client that gives back the recorded results is told the recorded answers, every request being sound."""
     with Playback(runs.values()) as server:

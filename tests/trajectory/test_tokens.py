@@ -49,9 +49,9 @@ def test_special_tokens_are_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["x", "观", "=-", " ", "a1"])
-def test_half_a_megabyte_without_spaces_takes_linear_time(piece: str) -> None:
+def test_a_long_text_without_spaces_takes_linear_time(piece: str) -> None:
     """Minified code and blobs, which the plain pattern is quadratic on, are counted piece by piece."""
-    assert_linear(lambda size: VocabularyCounter("o200k").count(piece * (size // len(piece))), 32_000)
+    assert_linear(lambda size: VocabularyCounter("o200k").count(piece * (size // len(piece))), 4_000)
 
 
 def test_pieces_change_little() -> None:
