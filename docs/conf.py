@@ -13,6 +13,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
+from docutils import nodes
+
 DOCS: Final = Path(__file__).parent
 ROOT: Final = DOCS.parent
 
@@ -56,6 +58,8 @@ pygments_style = "friendly"
 pygments_dark_style = "native"
 
 _LINK: Final = re.compile(r"(\]\(|\b(?:src|srcset|href)=\")([^)\"\s]+)")
+#: The space between a figure and its percent sign.
+_PERCENT: Final = re.compile(r"(?<=\d) (?=%)")
 #: A group in the sidebar, as Sphinx writes it: its heading, then its pages.
 _GROUP: Final = re.compile(
     r'<p class="caption"[^>]*>(.*?)</p>\s*(<ul.*?</ul>)(?=\s*(?:<p class="caption"|</div>|$))', re.DOTALL
@@ -68,9 +72,17 @@ _FIELD: Final = re.compile(r"(\w+(?:, \w+)*): +(\S.*)")
 
 def setup(app: Any) -> None:
     app.connect("source-read", read_page)
+    app.connect("doctree-read", bind_figures)
     app.connect("autodoc-process-docstring", list_fields)
     # After the theme, which makes the sidebar.
     app.connect("html-page-context", fold_groups, priority=900)
+
+
+def bind_figures(app: Any, doctree: nodes.document) -> None:
+    """Let no line end between a figure and its percent sign. Code stays as it is."""
+    for text in list(doctree.findall(nodes.Text)):
+        if _PERCENT.search(text) and not isinstance(text.parent, nodes.literal | nodes.literal_block | nodes.raw):
+            text.parent.replace(text, nodes.Text(_PERCENT.sub("\xa0", text)))
 
 
 def fold_groups(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:

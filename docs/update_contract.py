@@ -23,8 +23,9 @@ from tests.adapters.environments import ENVIRONMENTS, find_python  # noqa: E402
 
 PAGE = ROOT / "docs" / "frameworks" / "overview.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
-#: Each column, and the tests of `AdapterContract` that it stands for.
-COLUMNS = {
+HEAD = "| framework | scenarios that pass | not available |\n|---|---|---|\n"
+#: Each scenario, and the tests of `AdapterContract` that it stands for.
+SCENARIOS = {
     "30 turns": ["test_thirty_turns[plain]"],
     "async": ["test_thirty_turns[async]"],
     "streamed": ["test_thirty_turns[streamed]"],
@@ -65,16 +66,14 @@ def read_outcomes(report: Path) -> dict[str, dict[str, str]]:
     return outcomes
 
 
-def format_row(host: str, outcomes: Mapping[str, str]) -> str:
-    """Return the row of a framework."""
-    cells = []
-    for tests in COLUMNS.values():
-        found = [outcomes.get(name, "") for name in tests]
-        if "FAILS" in found:
-            cells.append("**fails**")
-        else:
-            cells.append("✓" if all(found) else "–")
-    return f"| {find_version(host)} | {' | '.join(cells)} |"
+def format_row(framework: str, outcomes: Mapping[str, str]) -> str:
+    """Return the row of a framework, which has a name and a version."""
+    results = {scenario: [outcomes.get(name, "") for name in tests] for scenario, tests in SCENARIOS.items()}
+    failed = [f"**{scenario} fails**" for scenario, found in results.items() if "FAILS" in found]
+    passed = [scenario for scenario, found in results.items() if all(each == "yes" for each in found)]
+    missing = [scenario for scenario, found in results.items() if "FAILS" not in found and scenario not in passed]
+    number = f"all {len(passed)}" if len(passed) == len(SCENARIOS) else str(len(passed))
+    return f"| {framework} | {number} | {', '.join([*failed, *missing])} |"
 
 
 def find_version(host: str) -> str:
@@ -97,12 +96,11 @@ def main() -> None:
         report = Path(folder) / "report.xml"
         run_contract(report)
         outcomes = read_outcomes(report)
-    rows = [format_row(host, outcomes[host]) for host in ENVIRONMENTS if any(outcomes[host].values())]
-    head = f"| framework | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}\n"
+    rows = [format_row(find_version(host), outcomes[host]) for host in ENVIRONMENTS if any(outcomes[host].values())]
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n{head}" + "\n".join(rows) + f"\n\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n{HEAD}" + "\n".join(rows) + f"\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -62,8 +62,12 @@ def demo(
 
         print_json("demo", {"as_recorded": _replay(place, None, jobs), "flagship": _replay(place, FLAGSHIP, jobs)})
         return
+    click.echo("1 of 2: each run at the prices of its own model\n")
     replay([str(place)], html_file=html_file, jobs=jobs, quiet=quiet)
-    click.echo("\n  The same runs, all as the newest flagship:")
+    click.echo(
+        f"\n2 of 2: the same runs, all at the prices of {FLAGSHIP}, the newest flagship\n"
+        "Its cached tokens are cheaper, so the cache that masking at every turn destroys is worth more.\n"
+    )
     replay([str(place)], model=FLAGSHIP, no_hindsight=True, jobs=jobs, quiet=quiet)
     if not quiet:
         click.echo("  the gateway, tried     elision demo --gateway")
