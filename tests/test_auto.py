@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,13 +110,37 @@ def read_calls(folder: Path) -> list[CallReport]:
 def test_a_program(name: str, provider: Playback, tmp_path: Path) -> None:
     """It works as before, old results are hidden on the way, and the record of the last call is kept."""
     done = run_program(PROGRAMS[name], tmp_path, provider.url)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "I have seen all.\n", "")
+    assert (done.returncode, done.stdout) == (0, "I have seen all.\n")
+    begin, end = done.stderr.splitlines()
+    assert begin == (
+        "elision: model requests of this program go through Elision; conversations are kept in sqlite:///agent.db"
+    )
+    assert re.fullmatch(rf"elision: {CALLS} calls, [\d.]+k of [\d.]+k tokens sent, hiding .*: elision sessions", end)
     assert provider.violations == []
     assert len(provider.requests) == CALLS
     assert b"tokens hidden" in provider.requests[-1].raw
     calls = read_calls(tmp_path)
     assert len(calls) == CALLS
     assert all(call.usage is not None for call in calls)
+
+
+def test_the_notes_can_be_switched_off(provider: Playback, tmp_path: Path) -> None:
+    """The setting that silences the gateway's log silences them, too."""
+    done = run_program(CHAT, tmp_path, provider.url, ELISION_GATEWAY_LOG="none")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "I have seen all.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("", "no model request came through; `import elision.auto` must come before clients are made"),
+        ("import sys; sys.stderr.close()", ""),
+    ],
+)
+def test_a_program_without_requests(program: str, said: str, tmp_path: Path) -> None:
+    """It learns that nothing came through, and ends well without a standard error."""
+    done = run_program(program, tmp_path, "http://127.0.0.1:9")
+    assert (done.returncode, done.stderr) == (0, f"elision: {said}\n" if said else "")
 
 
 @pytest.mark.parametrize("ending", leave_to_soak(ENDINGS, ENDINGS[0]))

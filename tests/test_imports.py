@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "mcp": _LIBRARY | {"lab"},
     "testing": _DOORS,
     "wrap": {"config", "gateway", "providers", "stores"},
-    "auto": {"config", "gateway", "wrap"},
+    "auto": {"config", "gateway", "lab", "stores", "telemetry", "wrap"},
     "cli": _DOORS | {"audit", "study", "testing", "config", "wrap"},
     "__main__": {"cli"},
 }

@@ -17,6 +17,7 @@ import json
 import logging
 import sys
 import tempfile
+import time
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -92,6 +93,9 @@ def count_call(strategy: str) -> Walk:
             messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": lines})
             context.record({"prompt_tokens": 1000 + number, "completion_tokens": 5})
+            # What is done while the model thinks is no part of the next call.
+            while context._opened.calls.think_time.is_under_way:
+                time.sleep(0.001)
     return walk
 
 

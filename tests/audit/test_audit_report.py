@@ -6,9 +6,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from elision.audit.advice import list_advice
 from elision.audit.audit_report import AuditReport
 from elision.audit.audit_wording import list_audit_notes
+from elision.audit.bill_report import build_bill_report
 from elision.audit.cause_table import CAUSES
+from elision.audit.habits import HABITS
+from elision.audit.run_partition import partition_run
+from tests.audit.planted_runs import PRICES, SIZER, PlantedRun
 from tests.audit.test_audit_page import report
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -18,8 +25,16 @@ def test_every_key_is_documented() -> None:
     """Each key is in the reference, and each cause in the guide."""
     found = report().to_json()
     text = (DOCS / "reference/json.md").read_text(encoding="utf-8").partition("## Audit")[2].partition("\n## ")[0]
-    keys = {*found, *found["recorded"], *found["findings"][0], *found["saving"], *found["runs"][0]}
-    keys |= {key for cause in found["causes"].values() for key in cause}
+    keys = {
+        *found,
+        *found["recorded"],
+        *found["findings"][0],
+        *found["saving"],
+        *found["runs"][0],
+        *found["roles"]["main"],
+    }
+    keys |= {key for cause in found["causes"].values() for key in cause} | set(HABITS)
+    keys |= {"advice", *list_advice(report())[0].to_json()}
     assert {key for key in keys if f"`{key}`" not in text} == set()
     guide = (DOCS / "guides/measure.md").read_text(encoding="utf-8")
     assert all(f"`{cause}`" in guide for cause in CAUSES)
@@ -36,3 +51,22 @@ def test_only_some_deviating_bills_are_named() -> None:
     notes = list(list_audit_notes(AuditReport(runs=(one,) * 9)))
     assert len(notes) == 6
     assert "4 more runs" in notes[-1]
+
+
+def test_sub_agents_are_billed_apart() -> None:
+    """A fork is its run's agent; a run that another one started is a sub-agent, whose head is written anew."""
+    made = PlantedRun(4).build()
+    runs = [
+        replace(made, id="main"),
+        replace(made, id="main fork 1", parent="main"),
+        replace(made, id="sidechain a", parent="call_7"),
+    ]
+    audited = [partition_run(run, SIZER, price=lambda model, on: PRICES) for run in runs]
+    found = AuditReport(runs=tuple(run for run in audited if run is not None))
+    assert [(role, len(each)) for role, each in found.list_roles()] == [("main", 2), ("sub-agent", 1)]
+    roles = found.to_json()["roles"]
+    assert roles["main"]["usd"] + roles["sub-agent"]["usd"] == pytest.approx(found.usd)
+    (section,) = (each for each in build_bill_report(found, []).sections if each.title.startswith("Agents and"))
+    assert "sub-agents" in str(section.blocks)
+    alone = AuditReport(runs=found.runs[:2])
+    assert not [each for each in build_bill_report(alone, []).sections if each.title.startswith("Agents and")]

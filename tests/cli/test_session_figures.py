@@ -5,15 +5,18 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from elision.cli.session_figures import find_listing_file
+from elision.manager import session_history
+from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
-from elision.trajectory.events import Event, UsageReported
+from elision.stores.store import SessionInfo, Store
+from elision.trajectory.events import UsageReported
 from elision.trajectory.usage import Usage
 from tests.cli import stored
 from tests.cli.in_process import run_elision
@@ -32,15 +35,15 @@ HEAVY = {
 
 @pytest.fixture
 def logs_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The sessions whose logs are read, in order."""
+    """The sessions whose whole logs are read, in order; their tasks are in the first records."""
     read: list[str] = []
-    events = SqliteStore.events
+    load = session_history.load_session_log
 
-    def note(store: SqliteStore, session: str, after: int = 0) -> Iterator[Event]:
-        read.append(session)
-        return events(store, session, after)
+    def note(store: Store, info: SessionInfo, *arguments: Any) -> SessionLog:
+        read.append(info.key)
+        return load(store, info, *arguments)
 
-    monkeypatch.setattr(SqliteStore, "events", note)
+    monkeypatch.setattr(session_history, "load_session_log", note)
     return read
 
 

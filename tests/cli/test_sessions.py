@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.cli.app import app
-from elision.cli.session_names import choose_session, walk_session_trees
+from elision.cli.session_names import ShortNames, choose_session, walk_session_trees
 from elision.errors import ElisionError, StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
 from elision.stores.sqlite import SqliteStore
@@ -76,12 +76,27 @@ def test_long_names_give_way(tmp_path: Path) -> None:
 
 
 def test_a_name_of_36_characters_leaves_the_cost(tmp_path: Path) -> None:
-    """Frameworks name sessions by UUIDs: what they cost and saved stays at 80 columns, and enough of the name."""
+    """Frameworks name sessions by UUIDs: the task is shown instead, after a short name that finds the session."""
     for name in ("0b9f5a52-1c8e-4f0e-9d53-6a2f5f0c7d11", "7d3c1e90-5c1b-4a57-8f4e-0f6f6b1a2c33"):
         stored.played(tmp_path, name, 12)
     header, line, *_ = read_table(printed("--store", stored.url(tmp_path), width=80))
     assert {"turns", "sent", "cost", "saved", "changed"} <= set(header.split())
-    assert line.startswith("7d3c1e90-5c1b-4a57-8f4")
+    assert line.startswith("7d3c1e90  Find the slow module. ")
+    assert "7d3c1e90-5c1b-4a57-8f4e" in printed("show", "7d3c1e90", "--store", stored.url(tmp_path))
+
+
+def test_a_long_task_gives_way(tmp_path: Path) -> None:
+    """It is one line without control characters, and is cut at its end so that every figure stays."""
+    messages = [{"role": "user", "content": "Fix \x1b[31mthe\nprinter " + "and so on " * 40}, *stored.looked(1)]
+    with ContextManager("raw", store=stored.url(tmp_path), session="long", model=stored.MODEL) as context:
+        context.prepare(messages)
+    for width in (60, 80, 120):
+        header, line = read_table(printed("--store", stored.url(tmp_path), width=width))[:2]
+        assert "  Fix the printer and so on" in line
+        assert "…" in line
+        assert len(line) <= width
+        assert "saved" in header
+    assert rows(printed("--store", stored.url(tmp_path), "--json"))["long"]["task"].startswith("Fix the printer and")
 
 
 def test_names_are_only_text(kept: tuple[str, list[ContextView]]) -> None:
@@ -265,6 +280,35 @@ KNOWN = [info("task-42"), info("task-7"), info("task-42~2", "task-42"), info("re
 def test_a_name_or_its_beginning(name: str, key: str) -> None:
     """The whole name, or a beginning that only one session and its branches have."""
     assert choose_session(KNOWN, name).key == key
+
+
+@given(
+    st.lists(
+        st.from_regex(r"(session-)?[0-3]{8,10}-[0-3]{4}(~[2-4])?|k7/[a-f]{12}|task-\d", fullmatch=True), unique=True
+    )
+)
+def test_short_names_find_their_sessions(keys: list[str]) -> None:
+    """Whatever else the store holds, a short name is unique, also that of a branch."""
+    every = [info(key, key.partition("~")[0] if "~" in key else "") for key in keys]
+    names = ShortNames(every)
+    for key in keys:
+        assert choose_session(every, names.shorten(key)).key == key
+
+
+@pytest.mark.parametrize(
+    ("key", "short"),
+    [
+        ("76172da2-16057b10", "76172da2"),
+        ("76172da2-16057b10~2", "76172da2~2"),
+        ("session-0a1b2c3d4e5f", "session-0a1b2c3d"),
+        ("k7/76172da2-16057b10", "k7/76172da2"),
+        ("refactor-the-parser", "refactor-the-parser"),
+        ("deadbeef", "deadbeef"),
+    ],
+)
+def test_only_generated_names_are_shortened(key: str, short: str) -> None:
+    """A name that a person chose is shown as it is."""
+    assert ShortNames([info(key), info("other")]).shorten(key) == short
 
 
 @pytest.mark.parametrize(

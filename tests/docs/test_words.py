@@ -248,4 +248,4 @@ def test_log_fields() -> None:
     told.usage = Usage(input=1, cache_read=1, output=1)
     told.step_diagnostics = [Diagnostics(session="s", branch="s", call=1, turns=1, before=1, after=1, raw=1, reason="")]
     assert set(collect_facts(told)) - {"event"} <= quoted("reference/metrics.md")
-    assert len(collect_facts(told)) == 27
+    assert len(collect_facts(told)) == 28

@@ -21,6 +21,7 @@ from elision.manager import ContextManager
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession, Store
 from elision.trajectory.events import RequestSent
+from tests.cli import stored
 from tests.gateway.dashboard.recorded_sessions import (
     HOSTILE,
     MINI,
@@ -394,6 +395,39 @@ def test_folded_results_are_listed(opened: Open, tmp_path: Path) -> None:
         assert "[same as lines 2–41 of t1.1" in folded
         assert "0 summarized, 1 visible" in " ".join(page.run("document.body.innerText").split())
         assert "2 calls of 3 hid nothing new." in page.run("document.body.innerText")
+        page.close()
+    kept.close()
+
+
+def test_a_call_that_returns_a_recall_leaves_the_raw_line(opened: Open, tmp_path: Path) -> None:
+    """With nothing hidden it would not be made: the line stays where it is, and no figure says zero."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
+    messages = stored.opening()
+    with ContextManager(EAGER, store=kept, session="s", model=stored.MODEL) as context:
+        for number in range(1, 8):
+            context.prepare(messages, tools=tools)
+            messages += stored.looked(number)
+        context.prepare(messages, tools=tools)
+        function = {"name": "elision_recall", "arguments": '{"handle": "t1.1"}'}
+        result = context.handle_tool_call(**function)
+        call = {"id": "r1", "type": "function", "function": function}
+        messages += [{"role": "assistant", "tool_calls": [call]}]
+        messages += [{"role": "tool", "tool_call_id": "r1", "content": result}]
+        context.prepare(messages, tools=tools)
+        messages += stored.looked(8)
+        context.prepare(messages, tools=tools)
+    with Served(kept) as served:
+        page = opened(served.url, "s")
+        for line in ("#chart .raw-line", "#sessions .spark .raw-line"):
+            drawn = page.run("s => document.querySelector(s).getAttribute('d')", line)
+            heights = [float(point.split()[1]) for point in re.split("[ML]", drawn)[1:]]
+            assert len(heights) == 10
+            assert heights == sorted(heights, reverse=True)
+        page.page.focus("#chart")
+        for key in ("End", "ArrowLeft"):
+            page.page.keyboard.press(key)
+        assert "nothing hidden no such call" in page.text("#tip")
         page.close()
     kept.close()
 

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elision.gateway.identity import ANONYMOUS, MAX_ID_CHARS, ClientIdentity, derive_namespace, identify_client
+from elision.gateway.identity import (
+    ANONYMOUS,
+    MAX_ID_CHARS,
+    ClientIdentity,
+    derive_namespace,
+    find_role,
+    identify_client,
+)
 from elision.providers.provider import Api
 
 UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
@@ -243,7 +250,7 @@ def test_what_is_no_session(headers: dict[str, str], api: Api, fields: dict[str,
 def test_the_parent_is_not_the_session() -> None:
     """opencode's sub-agents send their own id and their parent's: two sessions."""
     child = _who({"x-session-id": "ses_child", "x-session-affinity": "ses_child", "x-parent-session-id": "ses_parent"})
-    assert child.session == "ses_child"
+    assert (child.session, child.parent) == ("ses_child", "ses_parent")
 
 
 def test_codex_sub_agents_have_their_own_thread() -> None:
@@ -252,6 +259,7 @@ def test_codex_sub_agents_have_their_own_thread() -> None:
     root = _who({**shared, "thread-id": "root"})
     child = _who({**shared, "thread-id": "child", "x-codex-parent-thread-id": "root"})
     assert (root.session, child.session) == ("root", "child")
+    assert (root.parent, child.parent) == ("", "root")
 
 
 def test_claude_code_sub_agents_have_their_own_session() -> None:
@@ -260,6 +268,7 @@ def test_claude_code_sub_agents_have_their_own_session() -> None:
     child = _who({**shared, "x-claude-code-agent-id": "a1"})
     nested = _who({**shared, "x-claude-code-agent-id": "a2", "x-claude-code-parent-agent-id": "a1"})
     assert len({_who(shared).session, child.session, nested.session}) == 3
+    assert (_who(shared).parent, child.parent, nested.parent) == ("", UUID, child.session)
 
 
 def test_long_ids_are_hashed() -> None:
@@ -299,3 +308,25 @@ def test_a_request_without_a_body() -> None:
     assert identify_client(None, {"x-session-id": "s"}, None, ANONYMOUS) == ClientIdentity(
         namespace=ANONYMOUS, session="s"
     )
+
+
+@pytest.mark.parametrize(
+    ("headers", "role"),
+    [
+        ({}, "main"),
+        ({"x-claude-code-session-id": UUID}, "main"),
+        ({"x-claude-code-session-id": UUID, "x-claude-code-agent-id": "a1"}, "sub-agent"),
+        ({"x-claude-code-agent-id": "  "}, "main"),
+        ({"x-claude-code-request-class": "workflow"}, "sub-agent"),
+        ({"x-claude-code-request-class": "Auxiliary"}, "side"),
+        ({"x-claude-code-request-class": "compaction", "x-claude-code-agent-id": "a1"}, "side"),
+        ({"x-claude-code-request-class": "of-tomorrow", "x-claude-code-agent-id": "a1"}, "sub-agent"),
+        ({"user-agent": CODEX, "session-id": "root", "thread-id": "root"}, "main"),
+        ({"user-agent": CODEX, "thread-id": "child", "x-codex-parent-thread-id": "root"}, "sub-agent"),
+        ({"user-agent": CODEX, "x-openai-subagent": "review"}, "sub-agent"),
+        ({"user-agent": CODEX, "x-openai-subagent": "compact", "x-codex-parent-thread-id": "root"}, "side"),
+        ({"x-session-id": "ses_child", "x-parent-session-id": "ses_parent"}, "sub-agent"),
+    ],
+)
+def test_roles(headers: dict[str, str], role: str) -> None:
+    assert find_role(headers) == role

@@ -24,8 +24,8 @@ Json = dict[str, Any]
 TASK = {"role": "user", "content": "Fix the parser."}
 
 
-def made(name: str, family: str, api: str, model: str) -> OpenedSession:
-    return open_session("raw", store=MemoryStore(), session=name, family=family, dialect=api)
+def made(name: str, family: str, api: str, model: str, parent: str) -> OpenedSession:
+    return open_session("raw", store=MemoryStore(), session=name, family=family, dialect=api, parent=parent)
 
 
 class Clock:
@@ -434,5 +434,22 @@ def test_a_compaction_behind_many_others() -> None:
         assert known.find_continued("k1", "openai", newer.raw) is not None
         compacted = [{"role": "user", "content": "Summary: so far"}, *call(3), *call(4)]
         assert asked(known, compacted, whom=who(session="A")) is first
+
+    run(test)
+
+
+def test_a_sub_agent_names_the_session_that_started_it() -> None:
+    """The parent is the newest session of that id which is at hand; without one, or with one of another key, none."""
+
+    async def test() -> None:
+        known = sessions()
+        parent = asked(known, [TASK, *call(1)], whom=who(session="main"))
+        asked(known, [TASK, *call(2)], whom=who("k2", session="main"))
+        started = ClientIdentity(namespace="k1", session="main:a1", parent="main")
+        child = asked(known, [{"role": "user", "content": "Look for it."}], whom=started)
+        assert child.opened.options.advanced.parent == parent.opened.name
+        stranger = ClientIdentity(namespace="k3", session="main:a1", parent="main")
+        assert asked(known, [TASK, *call(3)], whom=stranger).opened.options.advanced.parent == ""
+        assert parent.opened.options.advanced.parent == ""
 
     run(test)

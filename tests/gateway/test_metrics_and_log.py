@@ -92,6 +92,20 @@ def test_every_fact_is_counted() -> None:
     assert value(page, "passes_total", acted="no", reason="other") == 1
 
 
+def test_roles_are_counted() -> None:
+    """Answered requests and their billed tokens, by what asked; what passed unread has no role."""
+    scrape = MetricsPage()
+    for role in ("main", "sub-agent", "sub-agent", ""):
+        scrape.add_request(replace(FULL, role=role))
+    scrape.add_request(replace(FULL, role="side", status=529))
+    page = scrape.render()
+    assert value(page, "gateway_role_requests_total", role="main") == 1
+    assert value(page, "gateway_role_requests_total", role="sub-agent") == 2
+    assert value(page, "gateway_role_tokens_total", role="sub-agent", part="cache_read") == 700
+    assert not any(("role", "side") in labels for _, labels in read(page))
+    assert collect_facts(replace(FULL, role="sub-agent"))["role"] == "sub-agent"
+
+
 def asked(model: str, status: int) -> RequestRecord:
     """One request of a session of its own."""
     return replace(

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from elision.errors import StoreError
 from elision.stores.postgres.address import parse_address
-from elision.stores.postgres.readable_tables import SHOWN
+from elision.stores.postgres.column_values import escape_name
+from elision.stores.postgres.column_values import unescape_name as meant
 from elision.stores.postgres.store import PostgresStore
-from elision.stores.postgres.text_escapes import escape_name
-from elision.stores.postgres.text_escapes import unescape_name as meant
+from elision.stores.readable_tables import SHOWN, make_readable
 from elision.stores.store_urls import open_store
-from elision.stores.turn_texts import make_readable
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Edit, Summary

@@ -12,7 +12,8 @@ import pytest
 
 from elision.errors import StoreError
 from elision.stores.postgres.connection import PostgresDatabase
-from elision.stores.postgres.schema import SCRIPT, VERSION, split_statements
+from elision.stores.postgres.schema import SCRIPT, VERSION
+from elision.stores.sql_dialect import split_statements
 from elision.stores.store import KeepsSecret
 from elision.stores.store_urls import open_for_reading, open_store
 from tests.stores.postgres_server import make_fresh_url, shared_server

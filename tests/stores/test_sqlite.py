@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, CorruptError, StoreError
-from elision.stores import sqlite_rows as rows
 from elision.stores import sqlite_search
 from elision.stores.packing import measure_event
 from elision.stores.sqlite import SqliteStore
@@ -290,10 +289,10 @@ def test_an_interrupted_write_did_not_happen(store: SqliteStore, monkeypatch: py
     """Ctrl-C in the middle of an append, or of a read, leaves the store as it was and in working order."""
     begin_session(store, "s", add_turn(1))
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "_write_row", interrupted)
+        patch.setattr(store, "_write_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.append("s", (add_turn(2),), after=1, at=2.0)
-        patch.setattr(rows, "find_session", interrupted)
+        patch.setattr(store, "_find_session", interrupted)
         with pytest.raises(KeyboardInterrupt):
             store.length("s")
     assert read_log(store) == [add_turn(1)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from elision.audit.advice import list_advice
 from elision.audit.audit_report import AuditReport
 from elision.audit.log_audit import audit_logs
 from elision.study.audit_study import AuditWork, build_audit
@@ -62,6 +63,15 @@ def check_totals(found: AuditReport, expected: AuditReport) -> None:
         assert found.causes[cause].calls == total.calls
         assert found.causes[cause].usd == pytest.approx(total.usd)
         assert found.causes[cause].avoidable_usd == pytest.approx(total.avoidable_usd)
+    assert found.habits.keys() == expected.habits.keys()
+    for habit, total in expected.habits.items():
+        assert (found.habits[habit].tokens, found.habits[habit].calls) == (total.tokens, total.calls)
+        assert found.habits[habit].usd == pytest.approx(total.usd)
+    assert {role: each["calls"] for role, each in found.to_json()["roles"].items()} == {
+        role: each["calls"] for role, each in expected.to_json()["roles"].items()
+    }
+    # The texts hold amounts, calls and examples.
+    assert [each.text for each in list_advice(found)] == [each.text for each in list_advice(expected)]
     assert sorted(finding.usd for finding in found.findings) == pytest.approx(
         sorted(finding.usd for finding in expected.findings[:50])
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
+from elision.audit.habits import HABITS, Habit
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.lab.candidates import RECOMMENDED
@@ -14,6 +15,8 @@ from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
 from elision.trajectory.trajectory import Problem
 
+Role: TypeAlias = Literal["main", "sub-agent"]
+ROLES: Final[Mapping[Role, str]] = {"main": "main agents", "sub-agent": "sub-agents"}
 #: Findings that JSON and page list, the most expensive first.
 LISTED_FINDINGS: Final = 50
 #: Share by which a recorded bill may differ from the sum of the causes before the report says so.
@@ -53,6 +56,15 @@ class AuditReport:
     def causes(self) -> dict[Cause, CauseTotal]:
         """The causes that occur, in the order of `CAUSES`."""
         return sum_causes(self.runs)
+
+    @property
+    def habits(self) -> dict[Habit, CauseTotal]:
+        """The habits that occur, in the order of `HABITS`; they overlap the causes and each other."""
+        found: dict[Habit, CauseTotal] = {}
+        for run in self.runs:
+            for habit, total in run.habits.items():
+                found[habit] = found.get(habit, CauseTotal()) + total
+        return {habit: found[habit] for habit in HABITS if habit in found}
 
     @property
     def stated_usd(self) -> float:
@@ -103,6 +115,12 @@ class AuditReport:
             return RECOMMENDED
         return "raw"
 
+    def list_roles(self) -> list[tuple[Role, list[AuditedRun]]]:
+        """Return the runs of each role: those of the agents themselves, and those of agents that they started."""
+        roles: tuple[tuple[Role, bool], ...] = (("main", False), ("sub-agent", True))
+        found = [(role, [run for run in self.runs if run.is_sub_agent == is_sub]) for role, is_sub in roles]
+        return [(role, runs) for role, runs in found if runs]
+
     def list_readers(self) -> list[tuple[str, list[AuditedRun]]]:
         """Return the runs of each format, by its name."""
         readers = sorted({run.reader for run in self.runs})
@@ -122,6 +140,8 @@ class AuditReport:
                 "difference": compare_bills(self.stated_usd, self.stated_list_usd),
             },
             "causes": encode_causes(self.causes),
+            "habits": encode_causes(self.habits),
+            "roles": {role: _encode_role(runs) for role, runs in self.list_roles()},
             "findings": [_encode_finding(finding) for finding in self.findings[:LISTED_FINDINGS]],
             "saving": None if self.saving is None else _encode_saving(self.saving, self.strategy),
             "runs": [_encode_run(run) for run in self.runs if run.file],
@@ -150,7 +170,7 @@ def compare_bills(stated: float, causes: float) -> float | None:
     return None if ratio is None else ratio - 1
 
 
-def encode_causes(causes: dict[Cause, CauseTotal]) -> dict[str, Any]:
+def encode_causes(causes: Mapping[Cause, CauseTotal] | Mapping[Habit, CauseTotal]) -> dict[str, Any]:
     """Return the totals as JSON."""
     return {
         cause: {
@@ -178,6 +198,15 @@ def _encode_finding(finding: AuditFinding) -> dict[str, Any]:
     }
 
 
+def _encode_role(runs: Sequence[AuditedRun]) -> dict[str, Any]:
+    return {
+        "runs": sum(run.runs for run in runs),
+        "calls": sum(run.calls for run in runs),
+        "usd": sum(run.usd for run in runs),
+        "causes": encode_causes(sum_causes(runs)),
+    }
+
+
 def _encode_run(run: AuditedRun) -> dict[str, Any]:
     stated = run.stated_calls > 0
     return {
@@ -188,6 +217,7 @@ def _encode_run(run: AuditedRun) -> dict[str, Any]:
         "priced_as": None if run.prices is None else run.prices.name,
         "calls": run.calls,
         "cached": run.is_cached,
+        "role": "sub-agent" if run.is_sub_agent else "main",
         "usd": run.usd,
         "recorded_usd": run.stated_usd if stated else None,
         "difference": compare_bills(run.stated_usd, run.stated_list_usd) if stated else None,

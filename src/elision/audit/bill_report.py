@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills
+from elision.audit.advice import list_advice
+from elision.audit.audit_report import LISTED_FINDINGS, ROLES, AuditReport, compare_bills, sum_causes
 from elision.audit.audit_wording import (
     READER_COLUMNS,
     describe_finding,
@@ -62,7 +63,7 @@ def build_bill_report(
         headline=write_audit_headline(report),
         scope=scope if report.causes else scope[2:],
         sections=list(_build_sections(report, paths, detail=detail)),
-        data=report.to_json(),
+        data=report.to_json() | {"advice": [advice.to_json() for advice in list_advice(report)]},
         made_by=made_by,
     )
 
@@ -73,6 +74,7 @@ def _build_sections(report: AuditReport, paths: Sequence[Path], *, detail: bool)
         yield Section("Causes of the bill", [_build_bars(report)], text, only="page")
         yield Section("", [_build_cause_table(report)])
         yield from _show_findings(report)
+        yield from _show_roles(report)
         yield _show_readers(report)
         yield from build_summary_sections(report.tables)
         if any(run.file for run in report.runs):
@@ -148,6 +150,38 @@ def _show_findings(report: AuditReport) -> Iterator[Section]:
     )
 
 
+def _show_roles(report: AuditReport) -> Iterator[Section]:
+    """Yield what the agents and their sub-agents were billed, where there are any of these."""
+    roles = report.list_roles()
+    if len(roles) < 2:
+        return
+    columns = [
+        Column("role"),
+        Column("runs", 3),
+        Column("calls", 2),
+        Column("USD", 5),
+        Column("share", 4),
+        Column("first write", 1),
+    ]
+    rows = []
+    for role, runs in roles:
+        usd = sum(run.usd for run in runs)
+        first = sum_causes(runs).get("first-write", CauseTotal())
+        rows.append(
+            TableRow(
+                [
+                    ROLES[role],
+                    format_count(sum(run.runs for run in runs)),
+                    format_count(sum(run.calls for run in runs)),
+                    format_usd(usd),
+                    format_share(divide_or_none(usd, report.usd)),
+                    format_usd(first.usd),
+                ]
+            )
+        )
+    yield Section("Agents and their sub-agents", [Table(columns, rows)])
+
+
 def _show_readers(report: AuditReport) -> Section:
     readers = report.list_readers()
     rows = [TableRow([reader, *list_reader_cells(runs)]) for reader, runs in readers]
@@ -186,6 +220,10 @@ def _build_run_table(report: AuditReport) -> Table:
 
 
 def _list_next_steps(report: AuditReport, paths: Sequence[Path]) -> Iterator[Block]:
+    if advice := list_advice(report):
+        yield Sentence("What would save most. Each amount is an upper bound, and they overlap.", "quiet")
+        for number, each in enumerate(advice, start=1):
+            yield Sentence(f"{number}. {each.text}")
     saving = describe_saving(report)
     if report.saving is not None and saving:
         yield Sentence(saving, "strong")

@@ -45,7 +45,7 @@ class PromptContent:
 
     def list_spans(self, request: RecordedRequest) -> list[CausedSpan]:
         """Return the spans of `request` that have a cause by their content, in order; they never overlap."""
-        ends = self._find_places(request).ends
+        ends = self.find_ends(request)
         repeated = self._repeats.measure_shares(request.counted)
         segments = request.counted.segments
         tools = next((place for place, segment in enumerate(segments) if segment.kind == "tools"), 0)
@@ -67,7 +67,7 @@ class PromptContent:
 
         The byte of a result is an estimate: providers report tokens, and in blocks of up to 128.
         """
-        ends = self._find_places(request).ends
+        ends = self.find_ends(request)
         segments = request.counted.segments
         place = min(bisect_right(ends, tokens), len(segments) - 1)
         segment = segments[place]
@@ -83,10 +83,11 @@ class PromptContent:
         share = (tokens - start) / max(1, ends[place] - start)
         return f"turn {segment.turn}, result {segment.index}{_describe_byte(segment, share)}"
 
-    def _find_places(self, request: RecordedRequest) -> _SegmentPlaces:
+    def find_ends(self, request: RecordedRequest) -> Sequence[int]:
+        """Return where each segment of `request` ends in its billed prompt, in tokens."""
         places = self._places.setdefault(request.model, _SegmentPlaces())
         places.follow(request.counted, request.usage.prompt)
-        return places
+        return places.ends
 
     def _is_dead(self, segment: Segment, call: int) -> bool:
         """Whether no step from `call` on uses a result. The call that follows it reads it for the first time."""

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from typing import Final, TypeAlias
 
 from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE, Cause, CauseTotal
+from elision.audit.habits import CallExample, Habit, HabitMeter, pick_examples
 from elision.audit.hour_premium import HourPremiums
 from elision.audit.prompt_content import CausedSpan, PromptContent
 from elision.errors import PriceError
@@ -56,12 +57,14 @@ class AuditFinding:
 
 @dataclass(slots=True, kw_only=True)
 class AuditedCall:
-    """One call's bill by cause. signature: what another log's copy of it has as well; None without a time.
+    """One call's bill by cause.
 
+    number: of the call in its run, from 1. signature: what another log's copy of it has as well; None without a time.
     day: of the call, "" if unknown. is_priced: whether its model has a price; if not, `tokens` are all that is known.
-    usd, stated_usd: as in `AuditedRun`; the latter None where the log states nothing.
+    usd, stated_usd: as in `AuditedRun`; the latter None where the log states nothing. habits: they overlap the causes.
     """
 
+    number: int
     signature: CallSignature | None
     model: str
     day: str
@@ -70,6 +73,7 @@ class AuditedCall:
     usd: float = 0.0
     stated_usd: float | None = None
     causes: dict[Cause, CauseTotal] = field(default_factory=dict)
+    habits: dict[Habit, CauseTotal] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
 
 
@@ -79,7 +83,8 @@ class AuditedRun:
 
     usd: of all calls whose model has a price, at list prices. stated_usd: what the log states, and stated_list_usd: the
     list price of the same calls. unpriced_calls, unpriced_tokens: of models without a price. copied_calls: of which
-    another log has a copy; they are in no sum. runs: how many it stands for, in the audit of a study.
+    another log has a copy; they are in no sum. runs: how many it stands for, in the audit of a study. examples:
+     by cause and habit, the calls that show it best, the most expensive first.
     """
 
     file: str
@@ -97,8 +102,16 @@ class AuditedRun:
     unpriced_tokens: int = 0
     copied_calls: int = 0
     causes: dict[Cause, CauseTotal] = field(default_factory=dict)
+    habits: dict[Habit, CauseTotal] = field(default_factory=dict)
+    examples: dict[Cause | Habit, tuple[CallExample, ...]] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
     runs: int = 1
+    is_sub_agent: bool = False
+
+
+def is_sub_agent(trajectory: Trajectory) -> bool:
+    """Return whether another run started this one. Readers name a fork after what it continues."""
+    return bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
 
 
 def find_list_prices(model: str, on: date | None) -> Prices | None:
@@ -130,9 +143,17 @@ def partition_run(
     priced = [call for call in counted if call.is_priced]
     stated = [call for call in priced if call.stated_usd is not None]
     causes: dict[Cause, CauseTotal] = {}
+    habits: dict[Habit, CauseTotal] = {}
+    shown: dict[Cause | Habit, list[CallExample]] = {}
     for call in priced:
         for cause, total in call.causes.items():
             causes[cause] = causes.get(cause, CauseTotal()) + total
+        for habit, total in call.habits.items():
+            habits[habit] = habits.get(habit, CauseTotal()) + total
+        for what, total in (*call.causes.items(), *call.habits.items()):
+            if total.avoidable_usd:
+                one = CallExample(run.file, run.trajectory, call.number, total.avoidable_usd)
+                shown.setdefault(what, []).append(one)
     return replace(
         run,
         calls=len(priced),
@@ -144,6 +165,8 @@ def partition_run(
         unpriced_tokens=sum(call.tokens for call in counted if not call.is_priced),
         copied_calls=len(calls) - len(counted),
         causes=causes,
+        habits=habits,
+        examples={what: pick_examples(calls) for what, calls in shown.items()},
         findings=tuple(finding for call in priced for finding in call.findings),
     )
 
@@ -171,6 +194,7 @@ class _RunPartition:
     def __init__(self, trajectory: Trajectory, sizer: Sizer, price: PriceFinder, sent: list[RecordedRequest]) -> None:
         self._trajectory = trajectory
         self._content = PromptContent(trajectory, sizer)
+        self._habits = HabitMeter(trajectory, sizer)
         self._prices = _list_prices(sent, price)
         self._is_cached = any(request.usage.cache_read or request.usage.cache_write for request in sent)
         self._reports_writes = any(request.usage.cache_write for request in sent)
@@ -183,6 +207,7 @@ class _RunPartition:
         prices = self._prices[request.model]
         usage = request.usage
         call = AuditedCall(
+            number=request.call,
             signature=None if request.now is None else (request.model, request.now, usage),
             model=request.model,
             day="" if request.now is None else str(datetime.fromtimestamp(request.now, UTC).date()),
@@ -215,6 +240,7 @@ class _RunPartition:
             model=run.model,
             prices=self._prices.get(run.model) or self._prices[first],
             is_cached=self._is_cached,
+            is_sub_agent=is_sub_agent(run),
         )
         return found, self._calls
 
@@ -241,6 +267,10 @@ class _RunPartition:
         call.causes = {cause: replace(total, calls=1) for cause, total in found.items() if total.tokens or total.usd}
         call.usd = sum(total.usd for total in found.values()) + usage.cache_write_1h * rate
         call.findings = tuple(findings)
+        before = self._before.get(request.model) or self._newest
+        old = 0 if before is None or request.restart else min(usage.prompt, before.usage.prompt)
+        ends = self._content.find_ends(request)
+        call.habits = self._habits.measure_call(request, ends, old, curve.cost, rates.output)
 
     def _list_regions(self, request: RecordedRequest, usage: Usage, prices: Prices) -> Iterator[CausedSpan]:
         """Yield the whole prompt in stretches of one cause, by what the cache did."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import Final
 
 from elision.errors import UnknownHandle
@@ -12,15 +15,44 @@ from elision.trajectory.control_characters import escape_controls
 
 #: Names that an error lists.
 _NAMED: Final = 5
+#: Characters of a generated name that are shown, if no other session's name begins with them.
+_SHORT: Final = 8
+#: A name that a program made, such as 76172da2-16057b10, and the words before it.
+_GENERATED: Final = re.compile(r"((?:.*/)?(?:session-)?)[0-9a-f][0-9a-f-]{10,}")
+#: The number of a branch, at the end of its name.
+_BRANCH: Final = re.compile(r"~\d+\Z")
+
+
+class ShortNames:
+    """Shortens generated names; `choose_session` finds the same sessions by what it returns."""
+
+    def __init__(self, sessions: Sequence[SessionInfo]) -> None:
+        self._keys = sorted({_BRANCH.sub("", info.key) for info in sessions})
+
+    def shorten(self, key: str) -> str:
+        """Return the beginning that no other name has, and the branch; a name that a person chose stays whole."""
+        name = _BRANCH.sub("", key)
+        generated = _GENERATED.fullmatch(name)
+        if generated is None:
+            return key
+        place = bisect_left(self._keys, name)
+        shared = len(generated[1]) + _SHORT - 1
+        for other in [*self._keys[max(0, place - 1) : place], *self._keys[place + 1 : place + 2]]:
+            equal = takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False))
+            shared = max(shared, len(list(equal)))
+        return name[: shared + 1] + key[len(name) :]
 
 
 def choose_session(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
-    """The session called `name`, or the only one whose name begins so. sessions: the one changed last first.
+    """Return the session called `name`, or the only one whose name begins so. sessions: the one changed last first.
 
-    Raises UnknownHandle, which names the nearest.
+    A branch may have its number after the beginning: 76172da2~2. Raises UnknownHandle, which names the nearest.
     """
     exact = [info for info in sessions if info.key == name]
     begun = [info for info in sessions if name and info.key.startswith(name)]
+    if not begun and (branch := _BRANCH.search(name)):
+        beginning = name[: branch.start()]
+        begun = [info for info in sessions if info.key.startswith(beginning) and info.key.endswith(branch[0])]
     # A session and its own branches begin alike: the name of the session is meant.
     roots = [info for info in begun if not info.parent] or begun
     if exact or len(roots) == 1:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from elision.cli.session_figures import FigureReader
+    from elision.cli.session_names import ShortNames
     from elision.cli.sessions_report import ListedSession
     from elision.lab.report.report import Report
     from elision.stores.store import SessionInfo, Store
@@ -56,31 +57,38 @@ def sessions(
             report = _build_sizes(opened, everything=everything)
         else:
             from elision.cli.session_figures import FigureReader
-            from elision.cli.session_names import walk_session_trees
+            from elision.cli.session_names import ShortNames, walk_session_trees
             from elision.cli.sessions_report import build_sessions_report
 
             listed = opened.sessions()
             trees = walk_session_trees(listed)
+            names = ShortNames(listed)
             shown = trees if everything or json else islice(trees, SHOWN)
             if json:
-                rows, data = _load_reports(opened, shown, found.guards, rates, tokens)
+                rows, data = _load_reports(opened, shown, names, found.guards, rates, tokens)
             else:
-                rows, data = _list_figures(shown, FigureReader(opened, address, found.guards, rates, tokens)), {}
+                reader = FigureReader(opened, address, found.guards, rates, tokens)
+                rows, data = _list_figures(opened, shown, names, reader), {}
             report = build_sessions_report(rows, len(listed), time.time(), data, has_notes=not quiet)
     show_report(report, {}, open_notes(quiet), as_json=json)
 
 
-def _list_figures(shown: Iterable[tuple[str, SessionInfo]], reader: FigureReader) -> list[ListedSession]:
+def _list_figures(
+    opened: Store, shown: Iterable[tuple[str, SessionInfo]], names: ShortNames, reader: FigureReader
+) -> list[ListedSession]:
     """Return a row for each session; one that cannot be read is a row that says so."""
     from elision.cli.sessions_report import ListedSession
     from elision.errors import StoreError
+    from elision.trajectory.task_text import read_task
 
     rows = []
     for front, info in shown:
+        name = names.shorten(info.key)
         try:
-            rows.append(ListedSession(front=front, info=info, figures=reader.read(info)))
+            task = read_task(opened.events(info.key))
+            rows.append(ListedSession(front=front, info=info, name=name, task=task, figures=reader.read(info)))
         except StoreError as error:
-            rows.append(ListedSession(front=front, info=info, fault=str(error)))
+            rows.append(ListedSession(front=front, info=info, name=name, fault=str(error)))
     reader.save()
     return rows
 
@@ -88,6 +96,7 @@ def _list_figures(shown: Iterable[tuple[str, SessionInfo]], reader: FigureReader
 def _load_reports(
     opened: Store,
     shown: Iterable[tuple[str, SessionInfo]],
+    names: ShortNames,
     guards: Guards,
     rates: Prices | None,
     tokens: str,
@@ -98,19 +107,22 @@ def _load_reports(
     from elision.errors import StoreError
     from elision.manager.session_history import add_plateau_guard, load_session_log
     from elision.manager.session_json import encode_session_report
+    from elision.trajectory.task_text import find_task
     from elision.trajectory.tokens import Sizer, make_counter
 
     sizer = Sizer(make_counter(tokens))
     rows, encoded = [], []
     for front, info in shown:
         row = encode_info(info)
+        name = names.shorten(info.key)
         try:
             report = load_session_log(opened, info, sizer, add_plateau_guard(guards), rates).build_report()
-            row |= encode_session_report(report)
-            rows.append(ListedSession(front=front, info=info, figures=compute_figures(report)))
+            task = find_task(report.head)
+            row |= {"task": task, **encode_session_report(report)}
+            rows.append(ListedSession(front=front, info=info, name=name, task=task, figures=compute_figures(report)))
         except StoreError as error:
             row["fault"] = str(error)
-            rows.append(ListedSession(front=front, info=info, fault=str(error)))
+            rows.append(ListedSession(front=front, info=info, name=name, fault=str(error)))
         encoded.append(row)
     return rows, {"sessions": encoded}
 

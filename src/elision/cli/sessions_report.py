@@ -12,7 +12,7 @@ from elision.cli.session_figures import SessionFigures
 from elision.cli.session_names import format_session_name
 from elision.lab.ratios import divide_or_none, divide_or_zero
 from elision.lab.report import figures
-from elision.lab.report.report import Column, Report, Section, Sentence, Table, TableRow, Words
+from elision.lab.report.report import Column, Report, Section, Sentence, Side, Table, TableRow, Words
 from elision.stores.store import Footprint, SessionInfo
 
 #: Models without prices that are named.
@@ -23,10 +23,15 @@ _NAME: Final = 26
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSession:
-    """A session. front: the tree before its name. figures: None where its log cannot be read."""
+    """A session. front: the tree before its name. name: short, as other commands accept it. task: its first words.
+
+    figures: None where its log cannot be read.
+    """
 
     front: str
     info: SessionInfo
+    name: str
+    task: str = ""
     figures: SessionFigures | None = None
     fault: str = ""
 
@@ -145,23 +150,23 @@ class _SessionColumn:
     """keep: the higher, the longer it stays where room is short. needed: whether a row has something to say."""
 
     title: str
-    keep: int
+    keep: float
     cell: Callable[[ListedSession], Words]
-    is_left: bool = False
+    side: Side = "right"
     needed: Callable[[ListedSession], bool] = lambda row: True
 
 
 def _build_table(rows: Sequence[ListedSession], now: float) -> Table:
     columns = [each for each in _list_columns(now) if any(map(each.needed, rows))]
     return Table(
-        [Column("session"), *(Column(each.title, each.keep, "left" if each.is_left else "right") for each in columns)],
+        [Column("session"), *(Column(each.title, each.keep, each.side) for each in columns)],
         [TableRow([_write_name(row), *(each.cell(row) for each in columns)]) for row in rows],
         least=_NAME,
     )
 
 
 def _write_name(row: ListedSession) -> Words:
-    name = format_session_name(row.info.key)
+    name = format_session_name(row.name)
     if not row.front:
         return [(name, "strong")]
     return [(row.front, "quiet"), name, (f" ({row.info.relation or 'child'})", "quiet")]
@@ -169,6 +174,7 @@ def _write_name(row: ListedSession) -> Words:
 
 def _list_columns(now: float) -> list[_SessionColumn]:
     return [
+        _SessionColumn("task", 11.5, lambda row: row.task, side="clip", needed=lambda row: bool(row.task)),
         _SessionColumn("turns", 11, lambda row: figures.format_count(row.info.turns)),
         *_COUNTED,
         _SessionColumn("changed", 10, lambda row: format_age(row.info, now)),
@@ -218,23 +224,23 @@ _SAID: Final = (
         "mode",
         15,
         lambda row: [(row.figures.mode if row.figures else "", "warning")],
-        is_left=True,
+        side="left",
         needed=lambda row: bool(row.figures and row.figures.mode),
     ),
     _SessionColumn(
         "guards",
         14,
         lambda row: [(row.figures.guard if row.figures else "", "warning")],
-        is_left=True,
+        side="left",
         needed=lambda row: bool(row.figures and row.figures.guard),
     ),
     _SessionColumn(
         "model",
         1,
         _figure_cell(lambda found: format_session_name(found.model) if found.model else figures.NOTHING),
-        is_left=True,
+        side="left",
     ),
-    _SessionColumn("strategy", 0, _figure_cell(lambda found: format_session_name(found.strategy)[:40]), is_left=True),
+    _SessionColumn("strategy", 0, _figure_cell(lambda found: format_session_name(found.strategy)[:40]), side="left"),
 )
 
 

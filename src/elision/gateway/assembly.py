@@ -54,11 +54,11 @@ def make_session_factory(settings: GatewaySettings, store: Store) -> SessionFact
         }
         return Options(**gather_options(flat))
 
-    def open_session(name: str, family: str, api: Api, model: str) -> OpenedSession:
+    def open_session(name: str, family: str, api: Api, model: str, parent: str) -> OpenedSession:
         writer = make_summarizer(library.summarizer, environment=os.environ, **library.summarizer_options())
         # What is only tried is never gone on with by what is done.
         family = f"{SHADOW_PREFIX}{family}" if settings.shadow else family
-        return OpenedSession(check_options(api, model).for_session(name, family, writer))
+        return OpenedSession(check_options(api, model).for_session(name, family, writer, parent))
 
     return open_session
 

@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from elision.providers.provider import Api
@@ -47,10 +47,12 @@ class ClientIdentity:
 
     namespace: "k" and 32 hex digits, or "anonymous".
     session:   the client's own id of the conversation, of one agent where it has several; "" where it gives none.
+    parent:    of a sub-agent, the same of the agent that started it; "" for others.
     """
 
     namespace: str
     session: str = ""
+    parent: str = ""
 
     @property
     def family(self) -> str:
@@ -58,6 +60,11 @@ class ClientIdentity:
         if self.session:
             return f"{self.namespace}/{self.session}"
         return self.namespace
+
+    @property
+    def parent_family(self) -> str:
+        """Return the parent's family; "" without a parent."""
+        return f"{self.namespace}/{self.parent}" if self.parent else ""
 
 
 _Headers: TypeAlias = Mapping[str, str]
@@ -144,13 +151,49 @@ _SESSION_FIELDS: Final = (
 def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, namespace: str) -> ClientIdentity:
     """Identify the client of a namespace. headers: names in lower case, repeated fields joined."""
     session = _find_session_id(api, headers, body)
+    parent = headers.get("x-codex-parent-thread-id", "").strip() or headers.get("x-parent-session-id", "").strip()
     # Sub-agents of Claude Code share a session id, and have their own one.
     agent = headers.get("x-claude-code-agent-id", "").strip()
     if session and agent:
-        session = f"{session}:{agent}"
-    if len(session) > MAX_ID_CHARS or not session.isprintable():
-        session = f"h{blake2b(session.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
-    return ClientIdentity(namespace=namespace, session=session)
+        starter = headers.get("x-claude-code-parent-agent-id", "").strip()
+        session, parent = f"{session}:{agent}", f"{session}:{starter}" if starter else session
+    session, parent = _shorten_id(session), _shorten_id(parent)
+    return ClientIdentity(namespace=namespace, session=session, parent=parent if session != parent else "")
+
+
+def _shorten_id(given: str) -> str:
+    if len(given) > MAX_ID_CHARS or not given.isprintable():
+        return f"h{blake2b(given.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
+    return given
+
+
+#: What agents themselves ask for, what agents ask for that they started, and what is no step of a task: compactions,
+#: titles, summaries of memories.
+Role: TypeAlias = Literal["main", "sub-agent", "side"]
+ROLES: Final[tuple[Role, ...]] = ("main", "sub-agent", "side")
+#: Claude Code, with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1 (code.claude.com, llm-gateway-protocol).
+_CLAUDE_CODE_ROLES: Final[Mapping[str, Role]] = {
+    "main": "main",
+    "subagent": "sub-agent",
+    "workflow": "sub-agent",
+    "compaction": "side",
+    "auxiliary": "side",
+}
+#: Codex 0.169, `x-openai-subagent`; what else it says is a sub-agent.
+_CODEX_ROLES: Final[Mapping[str, Role]] = {"compact": "side", "memory_consolidation": "side"}
+#: Claude Code, Codex, opencode: headers that only sub-agents send.
+_SUB_AGENT_HEADERS: Final = ("x-claude-code-agent-id", "x-codex-parent-thread-id", "x-parent-session-id")
+
+
+def find_role(headers: _Headers) -> Role:
+    """Return what asks, as far as the client says it. headers: names in lower case."""
+    if found := _CLAUDE_CODE_ROLES.get(headers.get("x-claude-code-request-class", "").strip().lower()):
+        return found
+    if kind := headers.get("x-openai-subagent", "").strip().lower():
+        return _CODEX_ROLES.get(kind, "sub-agent")
+    if any(headers.get(name, "").strip() for name in _SUB_AGENT_HEADERS):
+        return "sub-agent"
+    return "main"
 
 
 def derive_namespace(headers: _Headers, query: bytes, secret: bytes) -> str:

@@ -58,8 +58,8 @@ _UNSAFE_CHARS: Final = re.compile(r"[^\w.-]+")
 OpeningKey: TypeAlias = tuple[str, Api, bytes]
 #: Namespace and api.
 OwnerKey: TypeAlias = tuple[str, Api]
-#: Opens a session: (its name, family, api, model).
-SessionFactory = Callable[[str, str, Api, str], OpenedSession]
+#: Opens a session: (its name, family, api, model, its parent's name).
+SessionFactory = Callable[[str, str, Api, str, str], OpenedSession]
 
 
 @dataclass(slots=True, eq=False)
@@ -330,7 +330,11 @@ class SessionRegistry:
         prefix = _UNSAFE_CHARS.sub("-", who.session)[:40].strip("-") or who.namespace[:9]
         name = f"{prefix}-{uuid.uuid4().hex[:8]}"
         dialect = PROVIDERS[api].live
-        opened = self._open_session(name, family, api, model)
+        # Where the parent is not at hand, such as in another worker, the sub-agent is a session like any other.
+        kin = who.parent_family
+        parents = self._iterate_newest(_make_owner_key(kin, api), kin) if kin else ()
+        parent = next((session.opened.name for session in parents), "")
+        opened = self._open_session(name, family, api, model, parent)
         return LiveSession(
             name=name,
             family=family,

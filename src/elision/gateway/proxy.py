@@ -21,7 +21,7 @@ from elision.errors import LimitError
 from elision.gateway.budgets import Budgets
 from elision.gateway.decompression import BodyDecompressor
 from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
-from elision.gateway.identity import ClientIdentity, derive_namespace, identify_client
+from elision.gateway.identity import ClientIdentity, derive_namespace, find_role, identify_client
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.json_decoding import check_size
 from elision.gateway.limits import RequestRefused
@@ -260,6 +260,7 @@ class Proxy:
             return None
         try:
             namespace = record.namespace = derive_namespace(headers, request.query, self._secret)
+            record.role = find_role(headers)
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
                 raw,

@@ -73,6 +73,7 @@ def collect_facts(record: RequestRecord) -> dict[str, Any]:
         "status": record.status,
         "how": record.how,
         "session": record.session,
+        "role": record.role if record.role != "main" else "",
         "call": diagnostics.call if diagnostics else 0,
         "model": clean_model_name(record.model),
         "tokens_in": diagnostics.raw if diagnostics else 0,

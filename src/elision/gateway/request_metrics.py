@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from elision.gateway.identity import ROLES
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
@@ -70,6 +71,10 @@ TENANT_RAW: Final = _make_counter(
 TENANT_SENT: Final = _make_counter(
     "tenant_sent_tokens_total", "prompt tokens of a tenant, as sent", "tenant", unit="tokens"
 )
+ROLE_REQUESTS: Final = _make_counter("role_requests_total", "requests to models, by what asks", "role")
+ROLE_TOKENS: Final = _make_counter(
+    "role_tokens_total", "billed tokens by what asks: agents, sub-agents, side calls", "role", "part", unit="tokens"
+)
 IN_FLIGHT: Final = Metric(
     name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
 )
@@ -103,6 +108,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     TENANT_REQUESTS,
     TENANT_RAW,
     TENANT_SENT,
+    ROLE_REQUESTS,
+    ROLE_TOKENS,
 )
 #: As it stands at this moment, in each worker.
 GAUGES: Final[tuple[Metric, ...]] = (IN_FLIGHT, WAITING, HELD_BYTES, SESSIONS)
@@ -171,6 +178,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "reason": _REASONS,
     # Bounded by number: `MAX_TENANTS`.
     "tenant": (),
+    "role": ROLES,
     "part": ("input", "cache_write", "cache_read", "output"),
 }
 
@@ -221,6 +229,12 @@ def make_samples(record: RequestRecord) -> list[Sample]:
         samples.append(Sample(ERRORS, 1, {**api, "cause": label_cause(record.cause)}))
     if record.cache_miss:
         samples.append(Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", record.cache_miss)}))
+    if record.role and 200 <= record.status < 300:
+        role = {"role": record.role}
+        samples.append(Sample(ROLE_REQUESTS, 1, role))
+        if record.usage is not None:
+            parts = ((part, getattr(record.usage, part)) for part in LABELS["part"])
+            samples += [Sample(ROLE_TOKENS, tokens, {**role, "part": part}) for part, tokens in parts if tokens]
     return samples
 
 

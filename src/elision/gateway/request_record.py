@@ -28,6 +28,7 @@ class RequestRecord:
     is_complete:        whether the response reached its end.
     reached_limit:      the limit that the session or its key has reached, "" for none; the response's headers name it.
     hint:               that the agent makes no progress, as known before the response, whose headers have it.
+    role:               of what asks: `main`, `sub-agent` or `side`; "" where it passed unread.
     namespace:          whose API key it has, as a hash. taken_usd: what was taken of its dollars for it.
     recalls:            recall calls that the gateway answered. rounds: requests to the provider.
     step_diagnostics:   one entry a step: a recall needs one more, and so does a prompt that was too long.
@@ -58,6 +59,7 @@ class RequestRecord:
     cleared_tokens: int = 0
     thinking_dropped: int = 0
     usage: Usage | None = None
+    role: str = ""
     namespace: str = field(default="", repr=False)
     taken_usd: float | None = None
     step_diagnostics: list[Diagnostics] = field(default_factory=list, repr=False)

@@ -219,10 +219,10 @@ class Options:
         object.__setattr__(self, "effective_strategy", self._build_strategy())
         self._check_room()
 
-    def for_session(self, session: str, family: str, summarizer: SummaryWriter) -> Options:
+    def for_session(self, session: str, family: str, summarizer: SummaryWriter, parent: str) -> Options:
         """Return these options for another session. Their strategy is not built again."""
         made = object.__new__(Options)
-        advanced = replace(self.advanced, family=family)
+        advanced = replace(self.advanced, family=family, parent=parent)
         own = {"session": session, "advanced": advanced, "summarizer": summarizer}
         for name in Options.__slots__:
             object.__setattr__(made, name, own[name] if name in own else getattr(self, name))

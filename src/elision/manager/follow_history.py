@@ -22,6 +22,7 @@ from elision.errors import (
 )
 from elision.manager.branch import HistoryChange, SessionBranch
 from elision.manager.branch_lookup import BranchLookup
+from elision.manager.changed_heads import HeadChange, describe_head_change, find_head_change
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History, find_history_end
@@ -52,7 +53,7 @@ from elision.providers.provider import Provider
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.capabilities import Capabilities, find_capabilities
 from elision.trajectory.text_protocol import ObservationRole
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Head, Turn
 from elision.trajectory.turn_builder import OPENING_TURNS, TOOL_OUTPUT
 
 #: Tokens of a history above which a call is prepared off the event loop, however little is new: to summarize it, or to
@@ -106,6 +107,8 @@ class HistoryFollower:
         self.sent = SentParts()
         #: What the newest messages are probably not meant to be.
         self.notes: list[str] = []
+        #: Changes of the head that were noted.
+        self._head_changes: set[HeadChange] = set()
         self._writer = writer
         self._session = session
         self._faults = faults
@@ -501,7 +504,19 @@ class HistoryFollower:
 
     def _ingest_turns(self, branch: SessionBranch, first: int, call: IncomingCall) -> None:
         pin = self._is_pinned if self.options.advanced.pin else None
+        state = branch.log.state
+        before = state.head
         ingest_turns(branch, first, call.request.system, call.request.tools, pin)
+        if before is not state.head and branch.log.newest_call is not None:
+            self._note_head_change(before, branch)
+
+    def _note_head_change(self, before: Head, branch: SessionBranch) -> None:
+        """Say once of each kind that the head is another one than at the call before."""
+        state = branch.log.state
+        found = find_head_change(before, state.head)
+        if found is not None and found[0] not in self._head_changes:
+            self._head_changes.add(found[0])
+            self.notes.append(describe_head_change(found[1], state.make_raw_view().tokens, self.logs.prices))
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:
         """Return whether the caller's `pin` keeps `message` visible; False where it raises, which is a fault."""

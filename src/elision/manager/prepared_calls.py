@@ -209,9 +209,11 @@ class PreparedCalls:
         # Where the provider clears by itself, the request has no placeholders.
         if call.thinking != "native" and newest is not None and newest.decided.masks:
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
-        pairs = zip(sent.messages, call.request.messages, strict=False)
-        edits = ((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs)
-        self._first_edit = next(edits, (0, None))
+        self._first_edit = (0, None)
+        if log.state.is_edited:
+            pairs = zip(sent.messages, call.request.messages, strict=False)
+            edits = ((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs)
+            self._first_edit = next(edits, (0, None))
         made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
         if made.source is not None and unanswered:

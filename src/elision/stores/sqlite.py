@@ -1,31 +1,83 @@
-"""The default store: one SQLite file, every append one transaction and one sync."""
+"""The default store: one SQLite file, every append one transaction and one sync.
+
+The tables for people, `agent_context_turns` and its like, are there where the store's URL has `?turns=full`. They
+follow the log: a process that opens the file without that does not write them, and the next one that has it writes
+what they lack.
+"""
 
 from __future__ import annotations
 
-import operator
+import math
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
-from elision.errors import ConflictError, UnknownHandle
-from elision.stores import sqlite_rows as rows
+from elision.errors import CorruptError, StoreError, UnknownHandle
 from elision.stores import sqlite_search
-from elision.stores.batch_ids import check_batch_id
-from elision.stores.packing import PackedRecords, get_packer
+from elision.stores.batch_ids import check_batch_id, pack_batch_mark
+from elision.stores.packing import Blob, PackedRecords, get_packer, is_text
+from elision.stores.sql_dialect import SqlDialect, split_statements
+from elision.stores.sql_store import SqlAppend, SqlStore
 from elision.stores.sqlite_check import find_damage
 from elision.stores.sqlite_file import BUSY_SECONDS, SqliteFile
-from elision.stores.sqlite_records import SqliteRecords
-from elision.stores.sqlite_shown_turns import ShownTurns
-from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
-from elision.stores.store_base import StoreBase
-from elision.stores.store_errors import missing_session_error
+from elision.stores.sqlite_rows import (
+    SPAN,
+    count_stored_bytes,
+    count_used_bytes,
+    decode_key,
+    encode_key,
+    fetch_text,
+    record_id,
+    shorten_node,
+    split_addresses,
+)
+from elision.stores.store import Finding, NewSession, PurgeResult
+from elision.stores.store_errors import missing_session_error, session_exists_error, short_parent_error
 from elision.trajectory.events import Event
 from elision.trajectory.turn import Turn
 
+#: Records read at a time where a whole log is read.
+_CHUNK: Final = 256
+#: The first of them are few: a reader of the task needs no more.
+_FIRST_CHUNK: Final = 4
+#: Records indexed in one transaction.
+_INDEXED_AT_ONCE: Final = 1_024
+_TABLES: Final = ("turns", "placeholders", "summaries", "progress")
 
-class SqliteStore(StoreBase):
+
+def _format_time(at: float) -> str | None:
+    if not math.isfinite(at):
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+_DIALECT: Final = SqlDialect(
+    name="sqlite",
+    encode_name=encode_key,
+    decode_name=decode_key,
+    biggest_turn=SPAN,
+    edits={
+        "mask": ("put_placeholder", "mask"),
+        "clip": ("put_placeholder",),
+        "fold": ("put_placeholder",),
+        "whole": ("unfold",),
+    },
+    convert_time=_format_time,
+    describe_turn=lambda event: {},
+    list_words=lambda turn: (),
+)
+
+
+class SqliteStore(SqlStore[sqlite3.Connection]):
     """Sessions in the file `path` (made with mode 0600 if it is not there; its folder must be).
 
     busy_seconds: how long a writer waits while another process writes. shows_turns: whether `agent_context_turns` and
@@ -42,172 +94,289 @@ class SqliteStore(StoreBase):
         read_only: bool = False,
     ) -> None:
         self._file = SqliteFile(path, busy_seconds=busy_seconds, read_only=read_only)
-        self._records = SqliteRecords(self._file)
-        self._shown_turns = ShownTurns(self._file, self._records, is_on=shows_turns and not read_only)
+        super().__init__(self._file, _DIALECT)
+        with self._file.use_connection() as connection:
+            self._can_index = sqlite_search.can_index(connection)
+        self._shows_turns = shows_turns and not read_only
+        if self._shows_turns:
+            self._show_all_turns()
 
-    # --- logs ----------------------------------------------------------------------------------------------------
+    # --- appends -------------------------------------------------------------------------------------------------
 
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
+    def _make_append(self, session: str, events: Sequence[Event], after: int, at: float, batch: bytes) -> SqlAppend:
         check_batch_id(batch)
         packed = get_packer().pack_rows(events)
-        after = session.shared
-        with self._file.write_transaction() as connection:
-            if not self._records.has_append(connection, session.key, events, after, batch):
-                rows.create_session(connection, session, partial(self._records.split_row, connection))
-                if packed:
-                    self._append_to_new(connection, session.key, packed, after, at, batch)
-                self._shown_turns.show_append(connection, session.key, after, events, at)
-        return after + len(events)
+        return SqlAppend(session=session, events=events, packed=packed, after=after, at=at, batch=batch)
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
-        check_batch_id(batch)
-        if not events:
-            return self.check_length(session, after)
-        packed = get_packer().pack_rows(events)
-        with self._file.write_transaction() as connection:
-            try:
-                rows.append_records(connection, session, packed, after, at, batch)
-            except ConflictError:
-                if not self._records.has_append(connection, session, events, after, batch):
-                    raise
-            else:
-                self._shown_turns.show_append(connection, session, after, events, at)
-        return after + len(events)
+    def _write_append(self, cursor: sqlite3.Connection, append: SqlAppend) -> bool:
+        if not self._claim_log(cursor, append).rowcount:
+            return False
+        key = encode_key(append.session)
+        mark = pack_batch_mark(append.batch, len(append.events)) or None
+        position = append.after + 1
+        for row in append.packed:
+            session = self._write_row(cursor, key, position, row, mark)
+            turns = [(session, turn, position + number, shorten_node(node)) for number, turn, node in row.turns]
+            cursor.executemany(self._sql["add_turn"], turns)
+            position += row.records
+            mark = None
+        self._show_records(cursor, append.session, append.after, append.events, append.at)
+        return True
 
-    def _append_to_new(
-        self,
-        connection: sqlite3.Connection,
-        session: str,
-        packed: Sequence[PackedRecords],
-        after: int,
-        at: float,
-        batch: bytes,
-    ) -> None:
-        """Write the records of a session that was begun in this transaction."""
-        try:
-            rows.append_records(connection, session, packed, after, at, batch)
-        except (UnknownHandle, ConflictError) as error:
-            raise self._file.make_damage_error("a row that was written is not found again") from error
+    def _write_row(
+        self, cursor: sqlite3.Connection, key: bytes, position: int, row: PackedRecords, mark: bytes | None
+    ) -> int:
+        """Write records of a session from number `position` on; return the session's id."""
+        for blob in row.blobs:
+            self._keep_text(cursor, blob)
+        texts = b"".join([blob.address for blob in row.blobs]) or None
+        written = cursor.execute(self._sql["add_row"], (position, row.body, texts, row.size, mark, key))
+        return (written.lastrowid or 0) // SPAN
 
-    def length(self, session: str) -> int:
-        with self._file.read_transaction() as connection:
-            return rows.find_session(connection, session)[1]
+    def _keep_text(self, cursor: sqlite3.Connection, blob: Blob) -> None:
+        if not cursor.execute(self._sql["use_text"], (1, blob.address)).rowcount:
+            place = cursor.execute(self._sql["add_body"], (blob.packed,)).lastrowid
+            cursor.execute(self._sql["add_text"], (blob.address, place))
+            return
+        (kept,) = cursor.execute(self._sql["text"], (blob.address,)).fetchone() or (None,)
+        if kept != blob.packed and not is_text(kept, blob.address):
+            # Damage there must not spread to this record.
+            place = cursor.execute(self._sql["add_body"], (blob.packed,)).lastrowid
+            cursor.execute(self._sql["move_text"], (place, blob.address))
+
+    def _find_append(self, cursor: sqlite3.Connection, append: SqlAppend) -> tuple[int, bytes | None] | None:
+        if not append.batch or append.after < 0:
+            return None
+        session = self._lock_session(cursor, append.session)
+        if session is None:
+            return None
+        first = record_id(session[0], append.after + 1)
+        (mark,) = cursor.execute(self._sql["mark"], (first,)).fetchone() or (None,)
+        return session[0], mark
 
     def try_length(self, session: str) -> int | None:
-        return self._file.try_read(lambda connection: rows.find_session(connection, session)[1])
-
-    def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        with self._file.read_transaction() as connection:
-            identity, records, _ = rows.find_session(connection, session)
-            first = rows.record_id(identity, max(after, 0) + 1)
-            # A damaged row may have anything else there.
-            last = rows.record_id(identity, operator.index(records))
-        return self._records.iterate_events(session, first, last)
-
-    # --- turns ---------------------------------------------------------------------------------------------------
-
-    def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        with self._file.read_transaction() as connection:
-            identity, _, _ = rows.find_session(connection, session)
-            records = rows.list_turn_records(connection, identity, first, last)
-            return [self._records.read_turn(connection, record) for record in records]
-
-    @contextmanager
-    def open_newest_turns(self, session: str, words: Sequence[str]) -> Iterator[Iterator[Turn]]:
-        self._records.index_session(session)
-        with self._file.read_transaction() as connection:
-            identity, _, indexed = rows.find_session(connection, session)
-            first = rows.record_id(identity, 1)
-            last = rows.record_id(identity, indexed)
-            candidates = sqlite_search.find_candidates(connection, words, first, last)
-            records = rows.iterate_newest_turns(connection, identity, indexed, candidates)
-            yield (self._records.read_turn(connection, record) for record in records)
-
-    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        with self._file.read_transaction() as connection:
-            for node in filter(None, reversed(nodes)):
-                place = rows.locate_node(connection, family, node)
-                if place is not None:
-                    return place
-            if rows.has_lost_session(connection, nodes):
-                raise self._file.make_corrupt_error("turns of this history are kept, and their session's row is lost")
-        return None
+        return self._file.try_read(lambda connection: self._find_session(connection, session)[1])
 
     # --- sessions ------------------------------------------------------------------------------------------------
 
-    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        since = float("-inf") if changed_since is None else changed_since
-        with self._file.read_transaction() as connection:
-            return [rows.parse_session_row(row) for row in rows.select_sessions(connection, family_prefix, since)]
+    def _create_session(self, cursor: sqlite3.Connection, session: NewSession, creation: uuid.UUID) -> None:
+        if self._lock_session(cursor, session.key) is not None:
+            raise session_exists_error(session)
+        names = list(map(encode_key, (session.key, session.family, session.parent)))
+        row = (*names, session.relation, session.at, session.at, session.shared)
+        if session.shared:
+            self._copy_records(cursor, session, row)
+        else:
+            cursor.execute(self._sql["create"], (*row, 0, 0))
+        self._show_records(cursor, session.key, session.shared, (), None)
 
-    def info(self, session: str) -> SessionInfo:
-        with self._file.read_transaction() as connection:
-            row = connection.execute(rows.INFO, (rows.encode_key(session),)).fetchone()
-            if row is None:
-                raise missing_session_error(session)
-            return rows.parse_session_row(row)
+    def _copy_records(self, cursor: sqlite3.Connection, session: NewSession, row: tuple[Any, ...]) -> None:
+        """Begin a session with what it shares with its parent: whole rows, and the beginning of one."""
+        parent, records = self._find_session(cursor, session.parent)
+        if session.shared > records:
+            raise short_parent_error(session, records)
+        first = record_id(parent, 1)
+        last = record_id(parent, session.shared)
+        cut = None
+        (after,) = cursor.execute(self._sql["next_row"], (last,)).fetchone()
+        if session.shared < records and after != last + 1:
+            start, body = cursor.execute(self._sql["row"], (last,)).fetchone()
+            cut = get_packer().pack(*self._unpack(cursor, body)[: last + 1 - start])
+            last = start - 1
+        raw_bytes = cursor.execute(self._sql["raw_bytes"], (first, last)).fetchone()[0] + (cut.size if cut else 0)
+        turns = cursor.execute(self._sql["newest_turn"], (parent, session.shared)).fetchone()[0]
+        new = cursor.execute(self._sql["create"], (*row, turns, raw_bytes)).lastrowid or 0
+        cursor.execute(self._sql["copy_records"], (record_id(new, 0) - record_id(parent, 0), first, last))
+        uses = self._count_uses(cursor, first, last)
+        cursor.executemany(self._sql["use_text"], [(count, address) for address, count in uses.items()])
+        if cut:
+            self._write_row(cursor, encode_key(session.key), last + 1 - record_id(parent, 0), cut, None)
+        cursor.execute(self._sql["copy_turns"], (new, parent, session.shared))
 
-    def delete(self, session: str) -> None:
-        with self._file.write_transaction() as connection:
-            rows.delete_session(connection, session)
+    def _delete_session(self, cursor: sqlite3.Connection, id: int) -> int:
+        before = count_used_bytes(cursor)
+        (indexed,) = cursor.execute(self._sql["indexed"], (id,)).fetchone()
+        log = (record_id(id, 1), record_id(id, SPAN - 1))
+        uses = self._count_uses(cursor, *log)
+        cursor.executemany(self._sql["use_text"], [(-count, address) for address, count in uses.items()])
+        cursor.executemany(self._sql["drop_body"], [(address,) for address in uses])
+        cursor.executemany(self._sql["drop_text"], [(address,) for address in uses])
+        cursor.execute(self._sql["delete_records"], log)
+        cursor.execute(self._sql["delete_turns"], (id,))
+        cursor.execute(self._sql["delete_session"], (id,))
+        if cursor.execute(self._sql["has_tables"]).fetchone():
+            for table in _TABLES:
+                cursor.execute(f"DELETE FROM agent_context_{table} WHERE session_id = ?", (id,))
+        if indexed:
+            # An index without content cannot take out one session's words; searches make it again, one by one.
+            sqlite_search.drop_index(cursor)
+        return before - count_used_bytes(cursor)
+
+    def _count_uses(self, cursor: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
+        """Return how often the records first ... last use which texts."""
+        uses: Counter[bytes] = Counter()
+        for (texts,) in cursor.execute(self._sql["addresses"], (first, last)):
+            uses.update(split_addresses(texts))
+        return uses
 
     def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
         self._file.check_writable()
-        before = self._count_used_bytes()
+        before = self._file.read(count_used_bytes)
         if max_bytes is not None and before > max_bytes:
-            with self._file.write_transaction() as connection:
-                # The index can be made again; sessions cannot.
-                sqlite_search.drop_index(connection)
-        gone = tuple(self._purge_sessions(older_than, max_bytes))
+            # The index can be made again; sessions cannot.
+            self._file.write(sqlite_search.drop_index)
+        gone = super().purge(older_than=older_than, max_bytes=max_bytes).sessions
         if not gone:
             return PurgeResult(sessions=(), freed_bytes=0)
         self.compact()
-        return PurgeResult(sessions=gone, freed_bytes=max(0, before - self._count_used_bytes()))
+        return PurgeResult(sessions=gone, freed_bytes=max(0, before - self._file.read(count_used_bytes)))
+
+    def _find_node(self, cursor: sqlite3.Connection, family: str, nodes: Sequence[str]) -> Sequence[Any] | None:
+        for node in filter(None, reversed(nodes)):
+            row: Sequence[Any] | None
+            row = cursor.execute(self._sql["locate"], (shorten_node(node), encode_key(family))).fetchone()
+            if row is not None:
+                return row
+        return None
+
+    def _has_lost_session(self, cursor: sqlite3.Connection, nodes: Sequence[str]) -> bool:
+        query = self._sql["lost_session"]
+        return any(cursor.execute(query, (shorten_node(node),)).fetchone() for node in filter(None, nodes))
+
+    # --- records -------------------------------------------------------------------------------------------------
+
+    def _read_batch(self, cursor: sqlite3.Connection, id: int, after: int, last: int) -> Iterable[tuple[int, Event]]:
+        size = _CHUNK if after else _FIRST_CHUNK
+        return list(self._read_span(cursor, id, after + 1, min(after + size, last)))
+
+    def _read_span(self, cursor: sqlite3.Connection, id: int, first: int, last: int) -> Iterator[tuple[int, Event]]:
+        """Yield those of the records first ... last that are there. Raises CorruptError."""
+        base = record_id(id, 0)
+        for start, body in cursor.execute(self._sql["rows"], (base + first, base + last)).fetchall():
+            for position, event in enumerate(self._unpack(cursor, body), start - base):
+                if first <= position <= last:
+                    yield position, event
+
+    def _read_records(
+        self, cursor: sqlite3.Connection, id: int, positions: Iterable[int]
+    ) -> Iterable[tuple[int, Event]]:
+        return list(self._iterate_records(cursor, id, positions))
+
+    def _iterate_records(
+        self, cursor: sqlite3.Connection, id: int, positions: Iterable[int]
+    ) -> Iterator[tuple[int, Event]]:
+        for position in positions:
+            record = record_id(id, position)
+            start, body = cursor.execute(self._sql["row"], (record,)).fetchone() or (0, b"")
+            if start // SPAN != record // SPAN:
+                raise self._file.make_corrupt_error(f"record {position} of a session is missing")
+            (event,) = self._unpack(cursor, body, record - start)
+            yield position, event
+
+    def _unpack(self, cursor: sqlite3.Connection, body: bytes, only: int | None = None) -> list[Event]:
+        """Return the events of a row, or one of them. Raises CorruptError, StoreError."""
+        try:
+            return get_packer().unpack(body, partial(fetch_text, cursor), only)
+        except CorruptError as error:
+            raise self._file.make_corrupt_error(str(error)) from error
+        except StoreError as error:
+            raise StoreError(f"{self._file.path}: {error}") from error
+
+    # --- search --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def open_newest_turns(self, session: str, words: Sequence[str]) -> Iterator[Iterator[Turn]]:
+        try:
+            self._update_index(session)
+        except CorruptError:
+            raise
+        except StoreError:
+            # Locked, full or read-only: what can still be read is scanned instead, which finds the same.
+            pass
+        with self._file.read_transaction() as connection:
+            id, _, indexed = self._find_indexed(connection, session)
+            candidates = sqlite_search.find_candidates(connection, words, record_id(id, 1), record_id(id, indexed))
+            positions = (position for (position,) in connection.execute(self._sql["turns_back"], (id,)))
+            if candidates is not None:
+                positions = (each for each in positions if each > indexed or record_id(id, each) in candidates)
+            yield self._extract_turns(self._iterate_records(connection, id, positions))
+
+    def _update_index(self, session: str) -> None:
+        """Bring the search index up to a log, where that is worth it and possible. Raises StoreError."""
+        id, records, indexed = self._file.read(lambda connection: self._find_indexed(connection, session))
+        if records - indexed <= sqlite_search.SCANNED or not self._can_index:
+            return
+        while indexed < records:
+            covered = min(indexed + _INDEXED_AT_ONCE, records)
+            with self._file.read_transaction() as connection:
+                if self._find_session(connection, session)[0] != id:
+                    raise missing_session_error(session)
+                chunk = list(self._read_span(connection, id, indexed + 1, covered))
+            if len(chunk) < covered - indexed:
+                raise self._file.make_corrupt_error(f"records of session {session!r} are missing")
+            entries = sqlite_search.build_entries((record_id(id, position), event) for position, event in chunk)
+            with self._file.write_transaction() as connection:
+                now, _, indexed_now = self._find_indexed(connection, session)
+                if (now, indexed_now) != (id, indexed):
+                    return
+                sqlite_search.add_entries(connection, id, entries, covered)
+            indexed = covered
+
+    def _find_indexed(self, cursor: sqlite3.Connection, session: str) -> tuple[int, int, int]:
+        """Return id, length and indexed records of a session. Raises UnknownHandle."""
+        id, records = self._find_session(cursor, session)
+        (indexed,) = cursor.execute(self._sql["indexed"], (id,)).fetchone()
+        return id, records, indexed
+
+    # --- the tables for people -------------------------------------------------------------------------------------
+
+    def _show_all_turns(self) -> None:
+        """Make the tables, and bring them up to every log, a session at a time."""
+        with self._file.write_transaction() as connection:
+            for statement in split_statements("sqlite_transcripts.sql"):
+                connection.execute(statement)
+            behind = connection.execute(self._sql["sessions_behind"]).fetchall()
+        for (key,) in behind:
+            with self._file.write_transaction() as connection, suppress(UnknownHandle):
+                self._show_records(connection, decode_key(key), 0, (), None)
+
+    def _show_records(
+        self, cursor: sqlite3.Connection, session: str, after: int, events: Sequence[Event], at: float | None
+    ) -> None:
+        """Show all records of `session`, of which `events` follow record `after`, if that is asked for.
+
+        at: when `events` were written, in seconds since the epoch, for turns without a time of their own.
+        """
+        if not self._shows_turns:
+            return
+        id, records = self._find_session(cursor, session)
+        (shown,) = cursor.execute(self._sql["progress"], (id,)).fetchone() or (0,)
+        new: Iterable[tuple[int, Event]] = enumerate(events, start=after + 1)
+        if shown != after or after + len(events) != records:
+            new = self._read_span(cursor, id, shown + 1, records)
+        for record, event in new:
+            self._show_event(cursor, id, session, record, event, at if record > after else None)
+        cursor.execute(self._sql["set_progress"], (id, records))
 
     # --- the file ------------------------------------------------------------------------------------------------
 
-    def footprint(self) -> Footprint:
-        with self._file.read_transaction() as connection:
-            sessions, records, raw, turns, texts = connection.execute(rows.FOOTPRINT).fetchone()
-            stored = rows.count_stored_bytes(connection)
-        return Footprint(
-            sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw, stored_bytes=stored
-        )
+    def _count_stored_bytes(self, cursor: sqlite3.Connection) -> int:
+        return count_stored_bytes(cursor)
+
+    def _count_purged_bytes(self, cursor: sqlite3.Connection) -> int:
+        return count_used_bytes(cursor)
 
     def compact(self) -> int:
         self._file.check_writable()
         with self._file.use_connection() as connection:
-            before = rows.count_stored_bytes(connection)
+            before = count_stored_bytes(connection)
             # It takes one page a step, and `execute` takes but one step of what returns no columns.
             connection.executescript("PRAGMA incremental_vacuum")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return max(0, before - rows.count_stored_bytes(connection))
+            return max(0, before - count_stored_bytes(connection))
 
     def check(self) -> list[Finding]:
-        with self._file.read_transaction() as connection:
-            return list(find_damage(connection, self._file.path, get_packer()))
+        return self._file.read(lambda connection: list(find_damage(connection, self._file.path, get_packer())))
 
     def check_writes(self, *, is_tried: bool) -> None:
         self._file.check_writes(is_tried=is_tried)
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _purge_sessions(self, older_than: float | None, max_bytes: int | None) -> Iterator[str]:
-        """Delete the oldest session as long as it is too old or there is too much; yield each key."""
-        while True:
-            with self._file.write_transaction() as connection:
-                oldest = connection.execute(rows.OLDEST).fetchone()
-                if oldest is None:
-                    return
-                is_old = older_than is not None and oldest[1] < older_than
-                is_too_much = max_bytes is not None and rows.count_used_bytes(connection) > max_bytes
-                if not is_old and not is_too_much:
-                    return
-                key = rows.decode_key(oldest[0])
-                rows.delete_session(connection, key)
-            yield key
-
-    def _count_used_bytes(self) -> int:
-        with self._file.read_transaction() as connection:
-            return rows.count_used_bytes(connection)

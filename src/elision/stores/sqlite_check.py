@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -56,9 +57,45 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding
 
 def _check_sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
     for session, key, records in connection.execute(_SESSIONS).fetchall():
-        name = rows.decode_key(key)
-        findings = _SessionCheck(connection, packer, session, name, uses).find_damage(records)
-        yield from _catch_unreadable(f"session {name!r}", findings)
+        place = f"session {rows.decode_key(key)!r}"
+        yield from _catch_unreadable(place, _check_session(connection, packer, uses, session, records, place))
+
+
+def _check_session(
+    connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes], session: int, records: int, place: str
+) -> Iterator[Finding]:
+    """Yield what is wrong with one session. uses: gets how often its records use which texts."""
+    log = (rows.record_id(session, 1), rows.record_id(session + 1, 0))
+    kept = connection.execute(_RECORDS, log).fetchall()
+    ends = [row[0] for row in kept[1:]] + [rows.record_id(session, records + 1)]
+    turns: dict[int, int] = {}
+    unread: set[int] = set()
+    found = 0
+    log_check = LogCheck()
+    for (record, body, texts), end in zip(kept, ends, strict=False):
+        position = record % rows.SPAN
+        uses.update(rows.split_addresses(texts))
+        try:
+            events = packer.unpack(body, partial(rows.fetch_text, connection))
+        except CorruptError as error:
+            unread.update(range(position, position + end - record))
+            found += end - record
+            log_check.skip()
+            yield Finding(place=f"{place}, record {position}", what=str(error), lost=True)
+            continue
+        found += len(events)
+        for number, event in enumerate(events, start=position):
+            if what := log_check.find_gap(event):
+                yield Finding(place=f"{place}, record {number}", what=what, lost=True)
+            if isinstance(event, TurnAdded | TurnAmended):
+                turns[number] = event.turn.index
+    if found != records:
+        yield Finding(place=place, what=f"has {found} records, not {records}", lost=found < records)
+    listed = dict(connection.execute(_TURNS, (session,)).fetchall())
+    for number in sorted((turns.keys() | listed.keys()) - unread):
+        if turns.get(number) != listed.get(number):
+            what = f"is listed as turn {listed.get(number)}, and holds {turns.get(number)}"
+            yield Finding(place=f"{place}, record {number}", what=what)
 
 
 def _check_strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
@@ -73,64 +110,3 @@ def _check_use_counts(connection: sqlite3.Connection, path: Path, uses: Counter[
             yield Finding(
                 place=f"{path}: text {address.hex()[:16]}", what=f"is used {uses[address]} times, not {counted}"
             )
-
-
-class _SessionCheck:
-    """One session while it is read."""
-
-    def __init__(
-        self, connection: sqlite3.Connection, packer: Packer, session: int, key: str, uses: Counter[bytes]
-    ) -> None:
-        self._connection = connection
-        self._packer = packer
-        self._session = session
-        self._key = key
-        self._uses = uses
-
-    def find_damage(self, records: int) -> Iterator[Finding]:
-        log = (rows.record_id(self._session, 1), rows.record_id(self._session + 1, 0))
-        kept = self._connection.execute(_RECORDS, log).fetchall()
-        ends = [row[0] for row in kept[1:]] + [rows.record_id(self._session, records + 1)]
-        turns: dict[int, int] = {}
-        unread: set[int] = set()
-        found = 0
-        log_check = LogCheck()
-        for (record, body, texts), end in zip(kept, ends, strict=False):
-            position = record % rows.SPAN
-            self._uses.update(rows.split_addresses(texts))
-            try:
-                events = self._packer.unpack(body, self._fetch_text)
-            except CorruptError as error:
-                unread.update(range(position, position + end - record))
-                found += end - record
-                log_check.skip()
-                yield self._make_finding(position, str(error), lost=True)
-                continue
-            found += len(events)
-            for number, event in enumerate(events, start=position):
-                if what := log_check.find_gap(event):
-                    yield self._make_finding(number, what, lost=True)
-                if isinstance(event, TurnAdded | TurnAmended):
-                    turns[number] = event.turn.index
-        if found != records:
-            yield self._make_finding(0, f"has {found} records, not {records}", lost=found < records)
-        yield from self._check_turn_list(turns, unread)
-
-    def _check_turn_list(self, turns: dict[int, int], unread: set[int]) -> Iterator[Finding]:
-        listed = dict(self._connection.execute(_TURNS, (self._session,)).fetchall())
-        for position in sorted((turns.keys() | listed.keys()) - unread):
-            if turns.get(position) != listed.get(position):
-                yield self._make_finding(
-                    position, f"is listed as turn {listed.get(position)}, and holds {turns.get(position)}"
-                )
-
-    def _make_finding(self, position: int, what: str, *, lost: bool = False) -> Finding:
-        place = f"session {self._key!r}" + (f", record {position}" if position else "")
-        return Finding(place=place, what=what, lost=lost)
-
-    def _fetch_text(self, address: bytes) -> bytes:
-        found = self._connection.execute(rows.FETCH, (address,)).fetchone()
-        if found is None:
-            raise CorruptError(f"the text {address.hex()[:16]} is missing")
-        body: bytes = found[0]
-        return body

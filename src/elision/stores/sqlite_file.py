@@ -12,13 +12,13 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Final, TypeVar
 
 from elision.errors import CorruptError, StoreError
 from elision.stores.disk_checks import check_disk
 from elision.stores.set_aside import hold_place
+from elision.stores.sql_dialect import split_statements
 from elision.stores.sqlite_wal import describe_lost_transactions
 from elision.stores.store_errors import (
     DamagedStoreError,
@@ -126,6 +126,15 @@ class SqliteFile:
                 # The same number again: the page of the header is written and synced all the same.
                 connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT" if is_tried else "ROLLBACK")
+
+    def read(self, work: Callable[[sqlite3.Connection], _T], *, patient: bool = False) -> _T:
+        with self._run_transaction("BEGIN", "ROLLBACK") as connection:
+            return work(connection)
+
+    def write(self, work: Callable[[sqlite3.Connection], _T], *, patient: bool = False) -> _T:
+        self.check_writable()
+        with self._run_transaction(_WRITE, "COMMIT") as connection:
+            return work(connection)
 
     def read_transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """Return a transaction that sees one state of the file."""
@@ -337,7 +346,8 @@ class SqliteFile:
             with self.write_transaction() as connection:
                 # Asked again: another process may have done it while this one waited for the lock.
                 if _read_version(connection) == 0:
-                    run_script(connection, read_script("sqlite_schema.sql"))
+                    for statement in split_statements("sqlite_schema.sql"):
+                        connection.execute(statement)
                     connection.execute(f"PRAGMA application_id = {APPLICATION}")
                     connection.execute(f"PRAGMA user_version = {VERSION}")
 
@@ -345,21 +355,6 @@ class SqliteFile:
 def _read_version(connection: sqlite3.Connection) -> int:
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
-
-
-def read_script(name: str) -> str:
-    """Return a text of `sql/`."""
-    return files("elision.stores").joinpath("sql", name).read_text(encoding="utf-8")
-
-
-def run_script(connection: sqlite3.Connection, text: str) -> None:
-    """Run the statements of `text` within the transaction that is open; `executescript` would end it."""
-    statement = ""
-    for line in text.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            connection.execute(statement)
-            statement = ""
 
 
 def _is_foreign(connection: sqlite3.Connection) -> bool:

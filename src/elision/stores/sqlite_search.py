@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from elision.stores.sqlite_file import read_script, run_script
+from elision.stores.sql_dialect import split_statements
 from elision.stores.text_search import list_texts, split_words
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 
@@ -49,7 +49,8 @@ def build_entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
 
 def add_entries(connection: sqlite3.Connection, session: int, entries: Iterable[tuple[int, str]], covered: int) -> None:
     """Put `entries` of session `session` into the index, which then covers its first `covered` records."""
-    run_script(connection, read_script("sqlite_search.sql"))
+    for statement in split_statements("sqlite_search.sql"):
+        connection.execute(statement)
     connection.executemany(_INSERT, entries)
     connection.execute(_COVERED, (covered, session))
 

@@ -6,13 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
 from elision.audit.audit_report import LISTED_FINDINGS, AuditReport
 from elision.audit.cause_table import Cause, CauseTotal
-from elision.audit.run_partition import AuditedRun, AuditFinding, PriceFinder, find_list_prices, partition_calls
+from elision.audit.habits import EXAMPLES, CallExample, Habit
+from elision.audit.run_partition import (
+    AuditedRun,
+    AuditFinding,
+    PriceFinder,
+    find_list_prices,
+    is_sub_agent,
+    partition_calls,
+)
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures
 from elision.lab.report.figures import neutralize_text
@@ -29,6 +37,11 @@ from elision.trajectory.trajectory import Problem, Trajectory
 
 #: Column -> what a table of the report is by.
 _GROUPS: Final = (("reader", "agent"), ("tag", "tag"), ("day", "day"), ("model", "model"))
+
+
+#: What the runs share that are summed to one: format, model, and whether they are sub-agents.
+_SAME: Final = "reader, run_model, is_sub_agent"
+_Group: TypeAlias = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class AuditWork:
             "reader": run.format,
             "run_model": clean_text(run.model),
             "tag": clean_text(facts.tag),
+            "is_sub_agent": is_sub_agent(run),
         }
         found = partition_calls(run, _load_sizer(self.tokens), price=price)
         if found is None:
@@ -61,7 +75,7 @@ class AuditWork:
         rows = [
             shared
             | {
-                "call": number,
+                "call": call.number,
                 "signature": None if call.signature is None else hash_item(repr(call.signature)),
                 "model": clean_text(call.model),
                 "day": call.day or facts.day,
@@ -71,12 +85,16 @@ class AuditWork:
                     {"cause": cause} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
                     for cause, total in call.causes.items()
                 ],
+                "habits": [
+                    {"habit": habit} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
+                    for habit, total in call.habits.items()
+                ],
                 "findings": [
                     {name: getattr(finding, name) for name in _FINDING} | {"place": clean_text(finding.place)}
                     for finding in call.findings
                 ],
             }
-            for number, call in enumerate(found[1], start=1)
+            for call in found[1]
         ]
         return {ROWS_FOLDER: rows}, ()
 
@@ -90,7 +108,7 @@ def _load_sizer(tokens: str) -> Sizer:
 
 
 def build_audit(tables: StudyTables) -> AuditReport:
-    """Return the audit of a study: totals by format and model, with no run listed by itself.
+    """Return the audit of a study: totals by format, model and role, with no run listed by itself.
 
     A call that several runs have counts in the one that is read first, as in an audit in memory.
     """
@@ -102,49 +120,74 @@ def build_audit(tables: StudyTables) -> AuditReport:
         "create view audited as select rows.*, coalesce(place <> first, false) as is_copy,"
         " is_priced and not is_copy as is_billed from rows left join copies using (signature)"
     )
-    causes: dict[tuple[str, str], dict[Cause, CauseTotal]] = defaultdict(dict)
+    causes: dict[_Group, dict[Cause, CauseTotal]] = defaultdict(dict)
+    habits: dict[_Group, dict[Habit, CauseTotal]] = defaultdict(dict)
+    for name, found in (("cause", causes), ("habit", habits)):
+        for row in tables.ask(
+            f"select {_SAME}, each.{name} as what, sum(each.tokens) as tokens, sum(each.usd) as usd,"
+            " sum(each.avoidable_usd) as avoidable_usd, count(*) as calls"
+            f" from (select {_SAME}, unnest({name}s) as each from audited where is_billed) group by all"
+        ):
+            key, what = _take_group(row), row.pop("what")
+            found[key][what] = CauseTotal(**row)
+    examples: dict[_Group, dict[Cause | Habit, tuple[CallExample, ...]]] = defaultdict(dict)
     for row in tables.ask(
-        "select reader, run_model, each.cause as cause, sum(each.tokens) as tokens, sum(each.usd) as usd,"
-        " sum(each.avoidable_usd) as avoidable_usd, count(*) as calls"
-        " from (select reader, run_model, unnest(causes) as each from audited where is_billed) group by 1, 2, 3"
+        f"select {_SAME}, what, file, trajectory, call, usd from ("
+        + " union all ".join(
+            f"select {_SAME}, file, trajectory, call, each.{name} as what, each.avoidable_usd as usd"
+            f" from (select *, unnest({name}s) as each from audited where is_billed) where each.avoidable_usd > 0"
+            for name in ("cause", "habit")
+        )
+        + f") qualify row_number() over (partition by {_SAME}, what order by usd desc, file, trajectory, call)"
+        f" <= {EXAMPLES} order by usd desc, file, trajectory, call"
     ):
-        key, cause = (row.pop("reader"), row.pop("run_model")), row.pop("cause")
-        causes[key][cause] = CauseTotal(**row)
-    findings: dict[tuple[str, str], list[AuditFinding]] = defaultdict(list)
+        key, what = _take_group(row), row.pop("what")
+        examples[key][what] = (*examples[key].get(what, ()), CallExample(**row))
+    findings: dict[_Group, list[AuditFinding]] = defaultdict(list)
     for row in tables.ask(
-        "select reader, run_model, file, trajectory, unnest(findings, recursive := true) from audited where is_billed"
+        f"select {_SAME}, file, trajectory, unnest(findings, recursive := true) from audited where is_billed"
         f" order by usd desc, file, trajectory, call limit {LISTED_FINDINGS}"
     ):
-        findings[row.pop("reader"), row.pop("run_model")].append(AuditFinding(**row))
+        findings[_take_group(row)].append(AuditFinding(**row))
     totals = tables.ask(
-        "select reader, run_model as model, count(distinct place) filter (is_billed) as runs,"
+        f"select {_SAME}, count(distinct place) filter (is_billed) as runs,"
         " count_if(is_billed) as calls, coalesce(sum(usd) filter (is_billed), 0) as usd,"
         " coalesce(sum(stated_usd) filter (is_billed), 0) as stated_usd,"
         " coalesce(sum(usd) filter (is_billed and stated_usd is not null), 0) as stated_list_usd,"
         " count_if(is_billed and stated_usd is not null) as stated_calls,"
         " count_if(not is_copy and not is_priced) as unpriced_calls,"
         " coalesce(sum(tokens) filter (not is_copy and not is_priced), 0) as unpriced_tokens,"
-        " count_if(is_copy) as copied_calls from audited where call > 0 group by 1, 2 order by 1, 2"
+        " count_if(is_copy) as copied_calls from audited where call > 0 group by all order by 1, 2, 3"
     )
-    (found,) = tables.ask("select count_if(call = 0) as silent from rows")
+    (unpriced,) = tables.ask("select count_if(call = 0) as silent from rows")
     return AuditReport(
         runs=tuple(
             AuditedRun(
                 file="",
                 trajectory="",
                 prices=None,
-                causes=causes[row["reader"], row["model"]],
-                findings=tuple(findings[row["reader"], row["model"]]),
+                reader=group[0],
+                model=group[1],
+                is_sub_agent=group[2],
+                causes=causes[group],
+                habits=habits[group],
+                examples=examples[group],
+                findings=tuple(findings[group]),
                 **row,
             )
             for row in totals
+            for group in [_take_group(row)]
         ),
-        silent=found["silent"],
+        silent=unpriced["silent"],
         problems=tables.list_problems(),
         finished=len(tables.parts) == len(tables.names),
         counter=tables.plan.options["tokens"],
         tables=tuple(_tabulate_groups(tables)),
     )
+
+
+def _take_group(row: dict[str, Any]) -> _Group:
+    return row.pop("reader"), row.pop("run_model"), row.pop("is_sub_agent")
 
 
 def _tabulate_groups(tables: StudyTables) -> Iterator[SummaryTable]:

@@ -126,6 +126,7 @@ PROBLEMS: Final = pa.schema(
 )
 
 _CAUSE: Final = [("cause", pa.string()), ("tokens", pa.int64()), ("usd", pa.float64()), ("avoidable_usd", pa.float64())]
+_HABIT: Final = [("habit", pa.string()), *_CAUSE[1:]]
 _FINDING: Final = [
     *((name, pa.int64()) for name in ("call", "tokens", "first_token")),
     *((name, pa.string()) for name in ("cause", "place")),
@@ -139,9 +140,10 @@ AUDIT_ROWS: Final = pa.schema(
         *(("place", pa.int64()), ("call", pa.int32()), ("signature", pa.uint64())),
         *(("file", pa.string()), ("trajectory", pa.string())),
         *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag")),
-        *(("is_priced", pa.bool_()), ("tokens", pa.int64())),
+        *(("is_sub_agent", pa.bool_()), ("is_priced", pa.bool_()), ("tokens", pa.int64())),
         *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd")),
-        *(("causes", pa.list_(pa.struct(_CAUSE))), ("findings", pa.list_(pa.struct(_FINDING)))),
+        *(("causes", pa.list_(pa.struct(_CAUSE))), ("habits", pa.list_(pa.struct(_HABIT)))),
+        ("findings", pa.list_(pa.struct(_FINDING))),
     ]
 )
 

@@ -23,14 +23,14 @@ from elision.errors import UnknownHandle
 from elision.gateway.dashboard.json_views import MAX_TEXT_CHARS, decode_key, encode_key
 from elision.gateway.dashboard.pages import POLICY
 from elision.gateway.dashboard.session_cache import SessionCache
-from elision.gateway.dashboard.session_text import find_command, find_task
+from elision.gateway.dashboard.session_text import find_command
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.trajectory.content import Text
 from elision.trajectory.events import RequestSent, SessionOpened
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Turn
 from tests.cli import stored
 from tests.gateway.dashboard.api_client import DashboardClient
 from tests.gateway.dashboard.recorded_sessions import (
@@ -471,20 +471,6 @@ def test_calls_of_a_played_provider_are_counted_apart() -> None:
     assert figures["played_usd"] == pytest.approx(first["billed_usd"])
     assert figures["played_usd"] > 0
     assert figures["billed_usd"] == pytest.approx(first["billed_usd"] + second["billed_usd"])
-
-
-@pytest.mark.parametrize(
-    ("said", "task"),
-    [
-        ("<system-reminder>\nUse tabs.\n</system-reminder>\nFix  the\nprinter", "Fix the printer"),
-        ("<pr_description>\nFix it", "Fix it"),
-        ("Fix <b>it</b> " + "x" * 400, "Fix <b>it</b> " + "x" * 285 + "…"),
-        ("<system-reminder>only</system-reminder>", ""),
-    ],
-)
-def test_a_task_is_the_users_own_words(said: str, task: str) -> None:
-    """In one line, without what clients put before them, and not without end."""
-    assert find_task(Head(messages=(Message(role="user", content=(Text(said),)),))) == task
 
 
 @pytest.mark.parametrize(

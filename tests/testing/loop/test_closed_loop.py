@@ -115,9 +115,10 @@ def test_a_simulated_model_writes_summaries() -> None:
     assert kept.rereads < lost.rereads
 
 
-def test_what_writes_summaries_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """A run names its summarizer, so no session warns that none was given."""
-    run("policy", "hybrid(window=3, summarize_at=8, tail=3)")
+@pytest.mark.parametrize("strategy", ["hybrid(window=3, summarize_at=8, tail=3)", "masking"])
+def test_what_writes_summaries_is_said(strategy: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A run names its summarizer where there are summaries, so no session warns of none, or of one for nothing."""
+    run("policy", strategy)
     assert not caplog.records
 
 

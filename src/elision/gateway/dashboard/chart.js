@@ -24,6 +24,12 @@ const path = (points) => points.map(([x, y], place) => `${place ? "L" : "M"}${x.
 const area = (points, ground) =>
   points.length ? `${path(points)}L${points.at(-1)[0].toFixed(1)} ${ground}L${points[0][0].toFixed(1)} ${ground}Z` : "";
 
+/** Sizes of the prompts with nothing hidden. A call that only returns what was recalled is not made then: 0, so the one before it stays. */
+const plain = (sizes) => {
+  let newest = sizes.find((size) => size > 0) ?? 0;
+  return sizes.map((size) => (newest = size || newest));
+};
+
 /** The scales of a chart `width` pixels wide. */
 const scales = (calls, width) => {
   const high = width < 480 ? 190 : 250;
@@ -91,7 +97,7 @@ const marks = (calls, s) => {
 /** The chart of `calls`, and how to point at one: {node, at(x), point(place) -> {x, y}}. */
 export const context = (calls, width) => {
   const s = scales(calls, width);
-  const raw = calls.map((call, place) => [s.x(place), s.y(Math.max(call.tokens.raw, call.tokens.after))]);
+  const raw = plain(calls.map((call) => call.tokens.raw)).map((size, place) => [s.x(place), s.y(Math.max(size, calls[place].tokens.after))]);
   const sent = calls.map((call, place) => [s.x(place), s.y(call.tokens.after)]);
   const line = draw("line", { class: "cursor", y1: TOP, y2: s.strip + STRIP });
   const dot = draw("circle", { class: "cursor-dot", r: 4.5 });

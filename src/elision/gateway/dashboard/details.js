@@ -60,6 +60,8 @@ export const billedTile = (figures) => {
   return ["billed, as reported", usd(figures.billed_usd - figures.played_usd), `for ${count(real)} of ${plural(figures.calls, "call")}${other}`];
 };
 
+/** Instead of the raw prompt of a call that only returns what was recalled. */
+const UNMADE = "no such call";
 const PARTS = [
   ["input", "prompt, uncached"], ["cache_write", "cache write"], ["cache_read", "cache read"],
   ["output", "output"], ["summarizer", "summarizer"],
@@ -230,7 +232,7 @@ export class Details {
     const prompt = call.bill.input + call.bill.cache_write + call.bill.cache_read;
     for (const [name, value] of [
       ["sent", `${tokens(call.tokens.after)} tokens`],
-      ["nothing hidden", `${tokens(call.tokens.raw)} tokens`],
+      ["nothing hidden", call.tokens.raw ? `${tokens(call.tokens.raw)} tokens` : UNMADE],
       ["cache hits", call.hit === null ? `${percent(prompt ? call.bill.cache_read / prompt : 0)}, simulated` : percent(call.hit)],
       ["saved so far", usd(call.costs.hiding)],
     ]) facts.append(make("dt", name), make("dd", value));
@@ -257,7 +259,8 @@ export class Details {
 
   _spoken(call, place) {
     const did = this._did(call).join(", ") || meaning(call.reason);
-    return `call ${call.call}, ${place + 1} of ${this.calls.length}: sent ${tokens(call.tokens.after)} of ${tokens(call.tokens.raw)} tokens, ${plural(call.epoch - 1, "cache rewrite")} so far; ${visible(did)}`;
+    const everything = call.tokens.raw ? `of ${tokens(call.tokens.raw)} tokens` : `tokens, ${UNMADE}`;
+    return `call ${call.call}, ${place + 1} of ${this.calls.length}: sent ${tokens(call.tokens.after)} ${everything}, ${plural(call.epoch - 1, "cache rewrite")} so far; ${visible(did)}`;
   }
 
   _did(call) {
@@ -281,7 +284,7 @@ export class Details {
     const usage = call.usage;
     for (const [name, value] of [
       ["tokens sent", tokens(call.tokens.after)],
-      ["tokens, nothing hidden", tokens(call.tokens.raw)],
+      ["tokens, nothing hidden", call.tokens.raw ? tokens(call.tokens.raw) : UNMADE],
       ["cache rewrites so far", count(call.epoch - 1)],
       ["prompt", usd(call.bill.usd)],
       ["same, nothing hidden", usd(call.raw_bill.usd)],

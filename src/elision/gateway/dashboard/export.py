@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from elision.gateway.dashboard.json_views import render_call
-from elision.gateway.dashboard.session_text import describe_api, find_task
+from elision.gateway.dashboard.session_text import describe_api
 from elision.manager.session_history import CallReport, SessionReport
+from elision.trajectory.task_text import find_task
 from elision.trajectory.usage_cost import cost_reported_usage
 
 #: Columns of the CSV; tokens as the provider counts them, USD.

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.session_cache import SessionRow
-from elision.gateway.dashboard.session_text import describe_api, find_command, find_task
+from elision.gateway.dashboard.session_text import describe_api, find_command
 from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import CallReport, SessionReport
 from elision.manager.session_json import encode_call_report, encode_session_report
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Hidden
 from elision.trajectory.content import Opaque
+from elision.trajectory.task_text import find_task
 from elision.trajectory.tokens import TOKENS_PER_MESSAGE
 from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.usage_cost import cost_reported_usage

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from elision.errors import ElisionError
-from elision.gateway.dashboard.session_text import describe_api, find_task
+from elision.gateway.dashboard.session_text import describe_api
 from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
+from elision.trajectory.task_text import find_task
 from elision.trajectory.tokens import Sizer, make_counter
 
 #: Seconds for which a listing of the store is taken as new.
@@ -178,8 +179,14 @@ class SessionCache:
 
 
 def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
-    """Return the largest context of each stretch of calls, for at most `MAX_POINTS` stretches."""
-    sizes = [(max(each.raw_tokens, each.sent_tokens), each.sent_tokens) for each in account.calls]
+    """Return the largest context of each stretch of calls, for at most `MAX_POINTS` stretches.
+
+    A call that only returns what was recalled has no raw prompt: the one before it stays.
+    """
+    sizes, raw = [], 0
+    for each in account.calls:
+        raw = each.raw_tokens or raw
+        sizes.append((max(raw, each.sent_tokens), each.sent_tokens))
     step = max(1, -(-len(sizes) // MAX_POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)

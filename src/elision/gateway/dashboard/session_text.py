@@ -1,39 +1,21 @@
-"""What people know a session and a tool result by: its task, the API of its client, the command that was run."""
+"""What people know a session and a tool result by: the API of its client, the command that was run."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.plan import Key
-from elision.trajectory.turn import Action, Head, Turn
+from elision.trajectory.turn import Action, Turn
 
-#: Characters of a task and of a command that the API gives.
-MAX_TASK_CHARS: Final = 300
+#: Characters of a command that the API gives.
 MAX_COMMAND_CHARS: Final = 400
 
-#: Blocks that clients put before the user's own words.
-_CLIENT_BLOCKS: Final = re.compile(
-    r"<(system-reminder|environment_context|user_instructions|command-message)>.*?</\1>", re.DOTALL
-)
-#: A tag around the task, such as <pr_description>.
-_OPENING_TAG: Final = re.compile(r"\A<[a-z]+[_-][a-z_-]+>\s*")
 #: Arguments that are the command by themselves.
 _COMMANDS: Final = ("command", "cmd", "code", "query", "path", "file_path")
-
-
-def find_task(head: Head) -> str:
-    """Return the beginning of the first user message in one line, without blocks of the client; "" for none."""
-    for message in head.messages:
-        if message.role == "user":
-            words = _OPENING_TAG.sub("", _CLIENT_BLOCKS.sub(" ", message.text[:100_000]).strip(), count=1).split()
-            if words:
-                return _cut(" ".join(words), MAX_TASK_CHARS)
-    return ""
 
 
 def describe_api(dialect: str) -> str:

@@ -237,7 +237,7 @@ def _show_table(table: Table) -> str:
 def _name_side(side: str, place: int) -> str:
     if side == "wrap":
         return "sentence"
-    return "word" if side == "left" and place else ""
+    return "word" if side in ("left", "clip") and place else ""
 
 
 def _name_class(name: str) -> str:

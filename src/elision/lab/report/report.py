@@ -27,6 +27,8 @@ MOST_COLUMNS: Final = 7
 #: What a piece of text is, for both renderers to colour: strong, quiet, warning, better, worse; of a session masked,
 #: folded, clipped, summary, note; of a view who speaks: system, user, assistant. "" for plain text.
 Mood: TypeAlias = str
+#: Where the cells of a column are.
+Side: TypeAlias = Literal["left", "right", "wrap", "clip"]
 #: A text, or pieces of one: plain, or with a mood.
 Words: TypeAlias = str | Sequence[str | tuple[str, Mood]]
 
@@ -70,12 +72,13 @@ class Tiles:
 class Column:
     """title: may break at its newlines. keep: the higher, the longer it stays where room is short.
 
-    side: of its cells; "wrap" for sentences, which take several lines.
+    side: of its cells; "wrap" for sentences, which take several lines; "clip" for words of one line whose end is cut
+    off where room is short.
     """
 
     title: str
     keep: float = 0
-    side: Literal["left", "right", "wrap"] = "right"
+    side: Side = "right"
 
     @property
     def heading(self) -> str:

@@ -39,6 +39,9 @@ NO_MARK: Final = "  "
 #: Cells of a bar at most, and of a sentence in a table at least.
 _BAR: Final = 40
 _SENTENCE: Final = 24
+#: Columns that take the room that is left, up to so many cells if each is one line.
+_FLEXIBLE: Final = ("wrap", "clip")
+_CLIPPED: Final = 60
 
 STYLES: Final[dict[Mood, str]] = {
     "": "",
@@ -212,7 +215,7 @@ def fit_columns(table: Table, rows: Sequence[TableRow], width: int) -> list[int]
         for place, column in enumerate(columns, start=1)
     ]
     measured = [
-        [text[:_SENTENCE] for text in text_of] if column.side == "wrap" else text_of
+        [text[:_SENTENCE] for text in text_of] if column.side in _FLEXIBLE else text_of
         for column, text_of in zip(columns, texts, strict=True)
     ]
     name = measure_names(table, rows)
@@ -239,14 +242,16 @@ def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], w
     taken = sum(
         measure_column([table.columns[place].title, *(join_words(row.cells[place]) for row in rows if row.cells[1:])])
         for place in places[1:]
-        if table.columns[place].side != "wrap"
+        if table.columns[place].side not in _FLEXIBLE
     )
     wraps = any(table.columns[place].side == "wrap" for place in places)
+    clips = any(table.columns[place].side == "clip" for place in places)
     is_tall = wraps or any("\n" in join_words(row.cells[0]) for row in rows)
-    room = max(4, width - taken - (_SENTENCE + GAP if wraps else 0))
+    room = max(4, width - taken - (_SENTENCE + GAP if wraps or clips else 0))
+    clipped_room = min(_CLIPPED, width - taken - min(room, measure_names(table, rows)) - GAP)
     for place in places:
         column = table.columns[place]
-        sides = {"left": "left", "wrap": "left", "right": "right"}
+        sides = {"left": "left", "wrap": "left", "clip": "left", "right": "right"}
         grid.add_column(
             Text(column.title),
             justify="left" if not place else sides[column.side],  # type: ignore[arg-type]
@@ -265,6 +270,9 @@ def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], w
         if max(map(cell_len, name.plain.split("\n"))) > room - len(mark):
             name = Text(_clip(name.plain, room - len(mark), table.clip))
         cells = [build_text(row.cells[place]) for place in places[1:]]
+        for place, cell in zip(places[1:], cells, strict=True):
+            if table.columns[place].side == "clip":
+                cell.truncate(clipped_room, overflow="ellipsis")
         style = "bold" if row.recommended else STYLES[row.mood]
         grid.add_row(Text.assemble(mark, name), *cells, style=style)
     return grid

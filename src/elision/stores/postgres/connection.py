@@ -13,12 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from elision.errors import CorruptError, MissingExtra, StoreError
 from elision.stores.postgres.address import PostgresAddress
-from elision.stores.postgres.error_hints import DAMAGED, RETRIED, find_hint
-from elision.stores.postgres.statements import find_statement
+from elision.stores.sql_dialect import load_statements
 from elision.stores.store_errors import closed_store_error, read_only_store_error
 
 try:
@@ -42,6 +41,34 @@ IDLE_SECONDS = 60.0
 _LOOK_SECONDS = 0.1
 #: Tries of a transaction that collides with others.
 _TRIES = 6
+
+#: SQLSTATE, or its first letters -> the hint. The longest match is taken.
+#: https://www.postgresql.org/docs/current/errcodes-appendix.html
+_HINTS = {
+    "08": "see that the server runs and can be reached",
+    "22": "the server cannot hold this value",
+    "23505": "rows are there that the session's own row does not count",
+    "25006": "the server takes no writes (a standby?); name the primary, or add target_session_attrs=read-write",
+    "28": "see the user and the password (PGPASSWORD, ~/.pgpass), and the server's pg_hba.conf",
+    "3D000": "make the database (createdb), or name one that is there",
+    "40": "other writers were in the way each time; try again",
+    "42501": "grant the user what it lacks (docs/guides/postgres.md), or name a schema of its own: ?schema=NAME",
+    "53100": "the server's disk is full; free space there: what was acknowledged is safe",
+    "53200": "the server is out of memory; try again when it has some",
+    "53300": "the server has no connection left; lower ?pool= or raise its max_connections",
+    "54": "what was given is larger than the server can hold",
+    "55P03": "another writer or a maintenance command holds the session; try again",
+    "57014": "it took longer than ?timeout= allows; try again, or allow more",
+    "57P": "the server is going down or coming up; try again",
+    "58": "the server's disk or files fail; see the server's log",
+    "XX": "the server found its own data damaged; see the server's log",
+}
+#: Tried again by the store itself: a transaction that collided, and a text that was swept in the meantime.
+_RETRIED = frozenset({"40001", "40P01", "23503"})
+#: Damaged pages or indexes, and a record where there should be none yet.
+_DAMAGED = frozenset({"XX001", "XX002", "23505"})
+
+_SQL: Final = load_statements("postgres")
 
 T = TypeVar("T")
 Cursor: TypeAlias = "psycopg.Cursor[tuple[Any, ...]]"
@@ -100,6 +127,11 @@ class PostgresDatabase:
         if self._is_read_only:
             raise read_only_store_error(self.name)
 
+    def make_corrupt_error(self, what: str) -> CorruptError:
+        return CorruptError(f"{self.name}: {what}")
+
+    make_damage_error = make_corrupt_error
+
     def rewrite_tables(self, *tables: str) -> None:
         """Rewrite `tables` one by one without the space that is free in them.
 
@@ -137,7 +169,7 @@ class PostgresDatabase:
                     if attempt == _TRIES or lost > 1:
                         raise
                     continue
-                if attempt == _TRIES or error.sqlstate not in RETRIED:
+                if attempt == _TRIES or error.sqlstate not in _RETRIED:
                     raise
                 # Those who collided should not meet again at once.
                 time.sleep(0.01 * 2**attempt)
@@ -161,7 +193,7 @@ class PostgresDatabase:
                     "lock": milliseconds,
                     "idle": str(int(IDLE_SECONDS * 1_000)),
                 }
-                cursor.execute(find_statement("settings"), settings)
+                cursor.execute(_SQL["settings"], settings)
                 return work(cursor)
 
     @contextmanager
@@ -219,7 +251,7 @@ class PostgresDatabase:
     def _prepare_connection(self, connection: Connection) -> None:
         """Leave nothing in the server's session, where another client of a pooler would find it; check the server."""
         connection.prepare_threshold = None
-        row = connection.execute(find_statement("server")).fetchone()
+        row = connection.execute(_SQL["server"]).fetchone()
         connection.commit()
         assert row is not None
         self._check_server(*row)
@@ -247,8 +279,8 @@ class PostgresDatabase:
     def _convert_error(self, error: Exception) -> Exception:
         if not isinstance(error, psycopg.Error):
             return error
-        kind = CorruptError if error.sqlstate in DAMAGED else StoreError
-        return kind(f"{self.name}: {self._describe_error(error)}; {find_hint(error.sqlstate)}")
+        kind = CorruptError if error.sqlstate in _DAMAGED else StoreError
+        return kind(f"{self.name}: {self._describe_error(error)}; {_find_hint(error.sqlstate)}")
 
     def _describe_error(self, error: psycopg.Error) -> str:
         """Return the error in one line, without the password, should server or libpq quote it."""
@@ -257,6 +289,16 @@ class PostgresDatabase:
         if password:
             return message.replace(password, "…")
         return message
+
+
+def _find_hint(state: str | None) -> str:
+    """Return what to do about SQLSTATE `state`; None for an error without one, before the server answered."""
+    if state is None:
+        return "see that the server runs, and that host, user, password and database of the URL are right"
+    for length in (5, 3, 2):
+        if state[:length] in _HINTS:
+            return _HINTS[state[:length]]
+    return "see the server's log"
 
 
 def create_schema(cursor: Cursor, name: str) -> None:

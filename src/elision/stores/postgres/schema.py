@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from elision.errors import StoreError
 from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
-from elision.stores.postgres.statements import find_statement, read_script
+from elision.stores.sql_dialect import load_statements, split_statements
 from elision.stores.store_errors import missing_store_error
 
 SCRIPT = "postgres_schema.sql"
 #: Raised with each change of `SCRIPT` once it was released.
 VERSION = 1
+_SQL: Final = load_statements("postgres")
 
 
-def ensure_tables(database: PostgresDatabase) -> None:
-    """Make the tables; any number of processes may do so at once. Raises StoreError for those of another version."""
+def ensure_tables(database: PostgresDatabase, *, read_only: bool) -> None:
+    """Make the tables, unless they are there; any number of processes may do so at once.
+
+    read_only: nothing is written. Raises StoreError for tables of another version, and MissingStore for none.
+    """
     schema = database.address.schema
-    version = database.read(lambda cursor: read_version(cursor, schema))
+    version = database.read(lambda cursor: _read_version(cursor, schema))
+    if version == 0 and read_only:
+        raise missing_store_error(f"{database.name}, schema {schema!r}")
     if version == 0:
         version = database.write(lambda cursor: _make_tables(cursor, schema), patient=True)
-    _check_version(database, version)
-
-
-def check_tables(database: PostgresDatabase) -> None:
-    """Raise StoreError unless the tables are there, at the version that this Elision knows; nothing is written."""
-    schema = database.address.schema
-    version = database.read(lambda cursor: read_version(cursor, schema))
-    if version == 0:
-        raise missing_store_error(f"{database.name}, schema {schema!r}")
-    _check_version(database, version)
-
-
-def _check_version(database: PostgresDatabase, version: int) -> None:
     if version != VERSION:
         raise StoreError(
-            f"{database.name}: the tables in schema {database.address.schema!r} are version {version}, this Elision "
-            f"knows {VERSION}; use the elision that made them, or name another schema: ?schema=NAME"
+            f"{database.name}: the tables in schema {schema!r} are version {version}, this Elision knows {VERSION}; "
+            "use the elision that made them, or name another schema: ?schema=NAME"
         )
 
 
-def read_version(cursor: Cursor, schema: str) -> int:
+def _read_version(cursor: Cursor, schema: str) -> int:
     """Return the version of the tables in `schema`; 0 if there are none."""
     if not _read_value(cursor, "schema_versioned", schema):
         return 0
@@ -49,30 +42,20 @@ def read_version(cursor: Cursor, schema: str) -> int:
 
 def _make_tables(cursor: Cursor, schema: str) -> int:
     """Make them under a lock that other processes wait for; the second one finds them made. Return their version."""
-    cursor.execute(find_statement("schema_lock"), {"schema": schema})
-    found = read_version(cursor, schema)
+    cursor.execute(_SQL["schema_lock"], {"schema": schema})
+    found = _read_version(cursor, schema)
     if found:
         return found
     if not _read_value(cursor, "schema_exists", schema):
         create_schema(cursor, schema)
     for statement in split_statements(SCRIPT):
         cursor.execute(statement)
-    cursor.execute(find_statement("schema_set_version"), {"version": VERSION})
+    cursor.execute(_SQL["schema_set_version"], {"version": VERSION})
     return VERSION
 
 
-def split_statements(file: str) -> list[bytes]:
-    """Return the statements of a script of ours, whose last characters are a semicolon and a line's end.
-
-    A pipeline takes one statement at a time.
-    """
-    lines = [line for line in read_script(file).splitlines() if not line.lstrip().startswith(b"--")]
-    statements = (piece.strip().removesuffix(b";") for piece in b"\n".join(lines).split(b";\n"))
-    return [statement for statement in statements if statement]
-
-
 def _read_value(cursor: Cursor, name: str, schema: str) -> Any:
-    row = cursor.execute(find_statement(name), {"schema": schema}).fetchone()
+    row = cursor.execute(_SQL[name], {"schema": schema}).fetchone()
     if row:
         return row[0]
     return None

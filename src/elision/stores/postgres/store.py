@@ -9,39 +9,51 @@ tried again, by the store or by its caller.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final
 
-from elision.errors import CorruptError, StoreError
-from elision.stores.batch_ids import check_batch_id
-from elision.stores.packing import extract_turn, get_packer
+from elision.errors import StoreError, UnknownHandle
+from elision.stores.batch_ids import check_batch_id, pack_batch_mark
+from elision.stores.packing import Blob, get_packer
 from elision.stores.postgres.address import parse_address
-from elision.stores.postgres.appends import has_append, make_append, write_append
+from elision.stores.postgres.column_values import (
+    convert_time,
+    describe_turn,
+    escape_name,
+    find_words_apart,
+    is_escaped_name,
+    list_words,
+    unescape_name,
+)
 from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.postgres.damage_check import find_damage
-from elision.stores.postgres.record_batches import RecordBatch, iterate_events, read_records
-from elision.stores.postgres.schema import check_tables, ensure_tables
-from elision.stores.postgres.session_fork import create_session
-from elision.stores.postgres.session_rows import (
-    delete_session,
-    find_session_id,
-    find_session_row,
-    parse_session_row,
-    read_number,
-)
-from elision.stores.postgres.statements import find_statement
-from elision.stores.postgres.text_escapes import escape_name, is_escaped_name, unescape_name
-from elision.stores.postgres.whole_turns import show_whole_turns
-from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo, SpendingLease
-from elision.stores.store_base import StoreBase
-from elision.stores.store_errors import missing_session_error, stale_writer_error
-from elision.trajectory.events import Event
+from elision.stores.postgres.record_batches import read_batch, read_records
+from elision.stores.postgres.schema import ensure_tables
+from elision.stores.readable_tables import describe_summary, describe_texts
+from elision.stores.sql_dialect import SqlDialect
+from elision.stores.sql_store import SqlAppend, SqlStore
+from elision.stores.store import Finding, NewSession, SessionInfo, SpendingLease
+from elision.stores.store_errors import missing_session_error, session_exists_error, short_parent_error
+from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.turn import Turn
 
-#: The server cannot be asked for a turn from here on: it is no bigint.
-_NO_TURN = 2**63
+_DIALECT: Final = SqlDialect(
+    name="postgres",
+    encode_name=escape_name,
+    decode_name=unescape_name,
+    # The server cannot be asked for a greater one: it is no bigint.
+    biggest_turn=2**63 - 1,
+    edits={"mask": ("mask",), "clip": ("clip",), "fold": ("fold",), "whole": ("unfold",)},
+    convert_time=convert_time,
+    describe_turn=describe_turn,
+    list_words=list_words,
+)
 #: Turns that a search looks at in one go.
 _TURNS = 50
+#: All tables that grow.
+_TABLES = tuple(f"agent_context_{name}" for name in ("log", "texts", "uses", "turns", "summaries", "words", "sessions"))
 
 
 def open_postgres(rest: str, *, read_only: bool = False) -> PostgresStore:
@@ -51,97 +63,157 @@ def open_postgres(rest: str, *, read_only: bool = False) -> PostgresStore:
     """
     database = PostgresDatabase(parse_address(rest), read_only=read_only)
     try:
-        if read_only:
-            check_tables(database)
-        else:
-            ensure_tables(database)
+        ensure_tables(database, read_only=read_only)
     except BaseException:
         database.close()
         raise
     return PostgresStore(database)
 
 
-class PostgresStore(StoreBase):
+class PostgresStore(SqlStore[Cursor]):
     """Sessions in the tables that `database` reaches; any number of processes at once."""
 
+    _database: PostgresDatabase
+
     def __init__(self, database: PostgresDatabase) -> None:
-        self._database = database
-        self._shows_whole = database.address.shows_whole
+        super().__init__(database, _DIALECT, shows_whole=database.address.shows_whole)
 
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
-        append = make_append(session.key, events, session.shared, at, batch)
-        # Not the append's own: a fork's copies have it.
-        creation = uuid.uuid4()
+    # --- appends -------------------------------------------------------------------------------------------------
 
-        def work(cursor: Cursor) -> int:
-            if not has_append(cursor, append):
-                create_session(cursor, session, creation, shows_whole=self._shows_whole)
-                if append.packed:
-                    write_append(cursor, append, shows_whole=self._shows_whole)
-            return append.length
+    def _make_append(self, session: str, events: Sequence[Event], after: int, at: float, batch: bytes) -> SqlAppend:
+        check_batch_id(batch)
+        packer = get_packer()
+        packed = [packer.pack(event) for event in events]
+        # Without an id it gets one for this call, which may try more than once.
+        batch = batch or uuid.uuid4().bytes
+        return SqlAppend(session=session, events=events, packed=packed, after=after, at=at, batch=batch)
 
-        return self._database.write(work, patient=session.shared > 0)
+    def _write_append(self, cursor: Cursor, append: SqlAppend) -> bool:
+        claimed = self._claim_log(cursor, append).fetchone()
+        if claimed is None:
+            return False
+        id = claimed[0]
+        for blob, words in _collect_texts(append):
+            text = {"address": blob.address, "size": blob.size, "packed": blob.packed, "words": words}
+            cursor.execute(self._sql["add_text"], text)
+            if words:
+                cursor.execute(self._sql["add_words_of_text"], (words, blob.address))
+            cursor.execute(self._sql["add_use"], (blob.address, id))
+        token = uuid.UUID(bytes=append.batch)
+        added: int | None = len(append.events)
+        pairs = zip(append.events, append.packed, strict=True)
+        for position, (event, record) in enumerate(pairs, start=append.after + 1):
+            addresses = [blob.address for blob in record.blobs]
+            turn = record.turns[0][1] if record.turns else 0
+            row = (event.__struct_config__.tag, turn, record.size, token, addresses, record.body, added)
+            cursor.execute(self._sql["add_record"], (id, position, *row))
+            self._show_event(cursor, id, append.session, position, event, append.at)
+            added = None
+        return True
 
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
-        if not events:
-            check_batch_id(batch)
-            return self.check_length(session, after)
-        append = make_append(session, events, after, at, batch)
+    def _find_append(self, cursor: Cursor, append: SqlAppend) -> tuple[int, bytes | None] | None:
+        token = uuid.UUID(bytes=append.batch)
+        place = {"session": escape_name(append.session), "after": append.after, "token": token}
+        row = cursor.execute(self._sql["claimed"], place).fetchone()
+        if row is None:
+            return None
+        return row[0], pack_batch_mark(append.batch, row[1])
 
-        def work(cursor: Cursor) -> int:
-            written = write_append(cursor, append, shows_whole=self._shows_whole)
-            if not written and not has_append(cursor, append):
-                raise stale_writer_error(session, find_session_row(cursor, session)[7], after)
-            return append.length
+    # --- sessions ------------------------------------------------------------------------------------------------
 
-        return self._database.write(work)
+    def _create_session(self, cursor: Cursor, session: NewSession, creation: uuid.UUID) -> None:
+        names = {"session": escape_name(session.key), "token": creation}
+        origin = {
+            "family": escape_name(session.family),
+            "parent": escape_name(session.parent),
+            "relation": session.relation,
+        }
+        row = cursor.execute(self._sql["create"], {**names, **origin, "at": session.at}).fetchone()
+        if row is None:
+            if cursor.execute(self._sql["created"], names).fetchone() is None:
+                raise session_exists_error(session)
+        elif session.shared:
+            self._copy_records(cursor, session, row[0])
 
-    def events(self, session: str, after: int = 0) -> Iterator[Event]:
-        last = self.length(session)
-        return iterate_events(self._database, lambda cursor: find_session_id(cursor, session), after, last)
+    def _copy_records(self, cursor: Cursor, session: NewSession, id: int) -> None:
+        """Fill session `id`, new and empty, with what it shares with its parent. The server copies rows."""
+        names = {"session": escape_name(session.parent), "id": id}
+        parent = cursor.execute(self._sql["parent"], names).fetchone()
+        if parent is None:
+            raise missing_session_error(session.parent)
+        if session.shared > parent[1]:
+            raise short_parent_error(session, parent[1])
+        asked = {"id": id, "parent": parent[0], "shared": session.shared, "session": escape_name(session.key)}
+        for name in ("fork_log", "fork_uses", "fork_counts", "fork_turns", "fork_words", "fork_summaries"):
+            cursor.execute(self._sql[name], asked)
+        # Turns that the parent amended or hid after the shared records are made again, from the log.
+        stale = cursor.execute(self._sql["fork_stale"], {"id": id}).fetchall()
+        if not stale:
+            return
+        decisions = cursor.execute(self._sql["fork_decisions"], {"id": id}).fetchall()
+        positions = sorted([position for _, position in stale] + [position for (position,) in decisions])
+        for position, event in self._read_records(cursor, id, positions):
+            self._show_event(cursor, id, session.key, position, event, session.at)
 
-    def turns(self, session: str, first: int = 1, last: int | None = None) -> list[Turn]:
-        def work(cursor: Cursor) -> RecordBatch:
-            id = find_session_id(cursor, session)
-            newest = _NO_TURN - 1 if last is None else min(last, _NO_TURN - 1)
-            if newest < max(first, 1):
-                return read_records(cursor, id, [])
-            span = {"id": id, "first": max(first, 1), "last": newest}
-            rows = cursor.execute(find_statement("turns"), span).fetchall()
-            return read_records(cursor, id, [record for _, record in rows])
+    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
+        # The server would sort names as they are written there.
+        found = super().sessions(family_prefix=family_prefix, changed_since=changed_since)
+        return sorted(found, key=lambda info: (info.changed, info.key), reverse=True)
 
-        return [extract_turn(event) for _, event in self._database.read(work).unpack_events(get_packer())]
+    def _delete_session(self, cursor: Cursor, id: int) -> int:
+        freed = self._read_number(cursor, "session_bytes", {"id": id})
+        addresses = [row[0] for row in cursor.execute(self._sql["used_by"], {"id": id}).fetchall()]
+        cursor.execute(self._sql["delete"], {"id": id})
+        return freed + self._read_number(cursor, "sweep", {"addresses": addresses})
+
+    def _find_node(self, cursor: Cursor, family: str, nodes: Sequence[str]) -> Sequence[Any] | None:
+        names = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
+        row = cursor.execute(self._sql["locate"], names).fetchone()
+        if row is not None and not is_escaped_name(row[0]):
+            what = f"{row[0]!r} in agent_context_sessions is no session's name"
+            raise self._database.make_corrupt_error(what)
+        return row
+
+    def _has_lost_session(self, cursor: Cursor, nodes: Sequence[str]) -> bool:
+        names = {"nodes": [escape_name(node) for node in nodes]}
+        return cursor.execute(self._sql["lost_session"], names).fetchone() is not None
+
+    # --- records -------------------------------------------------------------------------------------------------
+
+    def _read_batch(self, cursor: Cursor, id: int, after: int, last: int) -> Iterable[tuple[int, Event]]:
+        return read_batch(cursor, id, after, last).unpack_events()
+
+    def _read_records(self, cursor: Cursor, id: int, positions: Sequence[int]) -> Iterable[tuple[int, Event]]:
+        return read_records(cursor, id, positions).unpack_events()
 
     @contextmanager
     def open_newest_turns(self, session: str, words: Sequence[str]) -> Iterator[Iterator[Turn]]:
         yield self._iterate_newest_turns(session, words)
 
-    def locate(self, family: str, nodes: Sequence[str]) -> tuple[str, int] | None:
-        names = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
-        row = self._database.read(lambda cursor: cursor.execute(find_statement("locate"), names).fetchone())
-        if row is None:
-            lost = self._database.read(lambda cursor: cursor.execute(find_statement("lost_session"), names).fetchone())
-            if lost is not None:
-                what = "turns of this history are kept, and their session's row is lost"
-                raise CorruptError(f"{self._database.name}: {what}")
-            return None
-        key, turns = row
-        if not is_escaped_name(key):
-            raise CorruptError(f"{self._database.name}: {key!r} in agent_context_sessions is no session's name")
-        return unescape_name(key), turns
+    def _iterate_newest_turns(self, session: str, words: Sequence[str]) -> Iterator[Turn]:
+        """Yield turns of which a piece may hold `words`, newest first, so many a transaction."""
+        before: int | None = None
 
-    def sessions(self, *, family_prefix: str = "", changed_since: float | None = None) -> list[SessionInfo]:
-        since = float("-inf") if changed_since is None else changed_since
-        query = find_statement("sessions_of_family" if family_prefix else "sessions")
-        parameters = {"prefix": escape_name(family_prefix), "since": since}
-        rows = self._database.read(lambda cursor: cursor.execute(query, parameters).fetchall())
-        sessions = [info for info in map(parse_session_row, rows) if info.changed >= since]
-        return sorted(sessions, key=lambda info: (info.changed, info.key), reverse=True)
+        def work(cursor: Cursor) -> Iterable[tuple[int, Event]]:
+            id, _ = self._find_session(cursor, session)
+            asked = {"id": id, "words": list(words), "before": before, "limit": _TURNS}
+            rows = cursor.execute(self._sql["search"], asked).fetchall()
+            return self._read_records(cursor, id, [record for (record,) in rows])
+
+        while True:
+            turns = list(self._extract_turns(self._database.read(work)))
+            # Records are read in the order of the log.
+            yield from reversed(turns)
+            if len(turns) < _TURNS:
+                return
+            before = turns[0].index
+
+    # --- for all gateways ------------------------------------------------------------------------------------------
 
     def keep_secret(self, fresh: bytes) -> bytes:
         def work(cursor: Cursor) -> bytes:
-            cursor.execute(find_statement("keep_secret"), {"secret": fresh})
-            row = cursor.execute(find_statement("secret")).fetchone()
+            cursor.execute(self._sql["keep_secret"], {"secret": fresh})
+            row = cursor.execute(self._sql["secret"]).fetchone()
             assert row is not None
             return bytes(row[0])
 
@@ -154,122 +226,89 @@ class PostgresStore(StoreBase):
 
         def work(cursor: Cursor) -> SpendingLease | None:
             if spent is not None:
-                cursor.execute(find_statement("open_spending"), {**row, "spent": spent})
-            found = cursor.execute(find_statement("spending_locked"), {**row, "length": period}).fetchone()
+                cursor.execute(self._sql["open_spending"], {**row, "spent": spent})
+            found = cursor.execute(self._sql["spending_locked"], {**row, "length": period}).fetchone()
             if found is None:
                 return None
             leased, current, seconds = found
             base = max(0.0, leased + charge)
             granted = max(0.0, min(amount, most - base))
-            cursor.execute(find_statement("put_spending"), {**row, "period": current, "leased": base + granted})
+            cursor.execute(self._sql["put_spending"], {**row, "period": current, "leased": base + granted})
             return SpendingLease(granted=granted, total=base + granted, seconds=seconds)
 
         return self._database.write(work)
 
-    def info(self, session: str) -> SessionInfo:
-        return parse_session_row(self._database.read(lambda cursor: find_session_row(cursor, session)))
-
-    def delete(self, session: str) -> None:
-        tries = 0
-
-        def work(cursor: Cursor) -> None:
-            nonlocal tries
-            tries += 1
-            row = cursor.execute(find_statement("session_locked"), {"session": escape_name(session)}).fetchone()
-            if row is not None:
-                delete_session(cursor, row[0])
-            elif tries == 1:
-                raise missing_session_error(session)
-
-        self._database.write(work, patient=True)
-
-    def purge(self, *, older_than: float | None = None, max_bytes: int | None = None) -> PurgeResult:
-        self._database.check_writable()
-        gone: list[str] = []
-        freed = 0
-        stored = self._read_total("stored") if max_bytes is not None else 0
-        for info in reversed(self.sessions()):
-            is_old = older_than is not None and info.changed < older_than
-            is_too_much = max_bytes is not None and stored - freed > max_bytes
-            if not is_old and not is_too_much:
-                continue
-            freed_bytes = self._purge_session(info)
-            if freed_bytes is not None:
-                gone.append(info.key)
-                freed += freed_bytes
-        return PurgeResult(sessions=tuple(gone), freed_bytes=freed)
-
-    def footprint(self) -> Footprint:
-        def work(cursor: Cursor) -> Footprint:
-            counts = cursor.execute(find_statement("footprint")).fetchone() or (0,) * 5
-            sessions, records, turns, texts, raw = map(int, counts)
-            stored = read_number(cursor, "stored")
-            return Footprint(
-                sessions=sessions, records=records, turns=turns, texts=texts, raw_bytes=raw, stored_bytes=stored
-            )
-
-        return self._database.read(work, patient=True)
-
-    def compact(self) -> int:
-        if self._shows_whole:
-            show_whole_turns(self._database)
-        self._database.write(lambda cursor: cursor.execute(find_statement("sweep_all")), patient=True)
-        before = self._read_total("disk")
-        self._database.rewrite_tables(*_TABLES)
-        return max(0, before - self._read_total("disk"))
-
-    def check(self) -> list[Finding]:
-        return list(find_damage(self._database, get_packer(), self.sessions()))
+    # --- the server ------------------------------------------------------------------------------------------------
 
     def check_writes(self, *, is_tried: bool) -> None:
         # To ask the server for a transaction's number is to try.
-        row = self._database.write(lambda cursor: cursor.execute(find_statement("transaction_number")).fetchone())
+        row = self._database.write(lambda cursor: cursor.execute(self._sql["transaction_number"]).fetchone())
         if row is None or row[1] != "off":
             raise StoreError(
                 f"{self._database.name}: its transactions are read-only; check default_transaction_read_only"
             )
 
-    def close(self) -> None:
-        self._database.close()
+    def compact(self) -> int:
+        if self._shows_whole:
+            self._show_whole_turns()
+        self._database.write(lambda cursor: cursor.execute(self._sql["sweep_all"]), patient=True)
+        before = self._read_disk_bytes()
+        self._database.rewrite_tables(*_TABLES)
+        return max(0, before - self._read_disk_bytes())
 
-    def _iterate_newest_turns(self, session: str, words: Sequence[str]) -> Iterator[Turn]:
-        before: int | None = None
-        while True:
-            turns = self._find_turns(session, words, before)
-            yield from turns
-            if len(turns) < _TURNS:
-                return
-            before = turns[-1].index
+    def _show_whole_turns(self) -> None:
+        """Write whole texts into the rows of turns, and the summaries, that `turns=short` cut."""
+        names = self._database.read(lambda cursor: cursor.execute(self._sql["cut_sessions"]).fetchall())
+        for session in [unescape_name(name) for (name,) in names]:
+            # It may be deleted meanwhile.
+            with suppress(UnknownHandle):
+                done, after = -1, 0
+                while done < after:
+                    work = partial(self._show_whole_batch, session=session, after=after)
+                    done, after = after, self._database.write(work, patient=True)
 
-    def _find_turns(self, session: str, words: Sequence[str], before: int | None) -> list[Turn]:
-        """Return the newest turns before `before` of which a piece may hold `words`, newest first."""
+    def _show_whole_batch(self, cursor: Cursor, session: str, after: int) -> int:
+        """Show the next records after `after`; return the last one shown, or `after` where there are no more."""
+        id, last = self._find_session(cursor, session)
+        for position, event in self._read_batch(cursor, id, after, last):
+            place = {"id": id, "record": position}
+            if isinstance(event, TurnAdded | TurnAmended):
+                texts = describe_texts(event.turn)
+                cursor.execute(self._sql["show_whole"], {**place, "turn": event.turn.index, **texts})
+            elif isinstance(event, PassDecided) and event.summary is not None:
+                summary = describe_summary(event.summary)
+                cursor.execute(self._sql["put_summary"], {**place, "call": event.call, **summary})
+            after = position
+        return after
 
-        def work(cursor: Cursor) -> RecordBatch:
-            id = find_session_id(cursor, session)
-            parameters = {"id": id, "words": list(words), "before": before, "limit": _TURNS}
-            rows = cursor.execute(find_statement("search"), parameters).fetchall()
-            return read_records(cursor, id, [record for _, record in rows])
+    def check(self) -> list[Finding]:
+        return list(find_damage(self._database, get_packer(), self.sessions()))
 
-        turns = [extract_turn(event) for _, event in self._database.read(work).unpack_events(get_packer())]
-        return turns[::-1]
+    def _count_stored_bytes(self, cursor: Cursor) -> int:
+        return self._read_number(cursor, "stored")
 
-    # --- space --------------------------------------------------------------------------------------------------
+    def _count_purged_bytes(self, cursor: Cursor) -> int:
+        return self._read_number(cursor, "stored")
 
-    def _purge_session(self, info: SessionInfo) -> int | None:
-        """Delete a session; return the bytes freed, None if another process wrote to it or deleted it."""
+    def _read_disk_bytes(self) -> int:
+        return self._database.read(lambda cursor: self._read_number(cursor, "disk"), patient=True)
 
-        def work(cursor: Cursor) -> int | None:
-            row = cursor.execute(find_statement("session_locked"), {"session": escape_name(info.key)}).fetchone()
-            if row is None or row[1] != info.records:
-                return None
-            return delete_session(cursor, row[0])
-
-        return self._database.write(work, patient=True)
-
-    def _read_total(self, name: str) -> int:
-        """Return bytes: `stored` by sessions, or on the server's `disk`."""
-        return self._database.read(lambda cursor: read_number(cursor, name), patient=True)
+    def _read_number(self, cursor: Cursor, name: str, parameters: Mapping[str, Any] | None = None) -> int:
+        row = cursor.execute(self._sql[name], parameters or {}).fetchone()
+        if row:
+            return int(row[0])
+        return 0
 
 
-#: All that grow.
-_TABLES = tuple(f"agent_context_{name}" for name in ("log", "texts", "uses", "turns", "summaries", "words", "sessions"))
+def _collect_texts(append: SqlAppend) -> list[tuple[Blob, str]]:
+    """Return each large text once, with its words.
+
+    All writers take them in one order, so that no two of them wait for each other.
+    """
+    blobs: dict[bytes, Blob] = {}
+    for record in append.packed:
+        blobs.update((blob.address, blob) for blob in record.blobs)
+    words: dict[bytes, str] = {}
+    for event in append.events:
+        words.update(find_words_apart(event))
+    return [(blobs[address], words.get(address, "")) for address in sorted(blobs)]

@@ -73,21 +73,24 @@ for update of spending
 update agent_context_spending set period = %(period)s, leased = %(leased)s where key = %(key)s and what = %(what)s
 
 -- name: session
-select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
-from agent_context_sessions where session = %(session)s
+select id, records from agent_context_sessions where session = %(key)s
 
 -- name: session_locked
-select id, records from agent_context_sessions where session = %(session)s for update
+select id, records from agent_context_sessions where session = %(key)s for update
+
+-- name: info
+select session, family, parent, relation, begun, changed, records, turns, raw_bytes
+from agent_context_sessions where session = %(key)s
 
 -- name: parent
 select id, records from agent_context_sessions where session = %(session)s and id <> %(id)s for share
 
 -- name: sessions
-select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
-from agent_context_sessions order by changed desc, session collate "C" desc
+select session, family, parent, relation, begun, changed, records, turns, raw_bytes
+from agent_context_sessions where changed >= %(since)s
 
 -- name: sessions_of_family
-select id, session, family, parent, relation, begun, changed, records, turns, raw_bytes
+select session, family, parent, relation, begun, changed, records, turns, raw_bytes
 from agent_context_sessions
 where left(family, 64) collate "C" >= left(%(prefix)s, 64)
     and left(family, 64) collate "C" <= left(%(prefix)s, 64) || repeat(chr(1114111), 64)
@@ -161,7 +164,7 @@ update agent_context_sessions set
     turns = greatest(turns, %(turn)s),
     raw_bytes = raw_bytes + %(size)s,
     changed = %(at)s
-where session = %(session)s and records = %(after)s
+where session = %(key)s and records = %(after)s
 returning id
 
 -- name: claimed
@@ -210,7 +213,7 @@ on conflict (session_id, turn) do update set
     masked_at = null, summarized_at = null, created_at = excluded.created_at,
     action = excluded.action, observation = excluded.observation
 
--- name: drop_words
+-- name: clear_turn
 delete from agent_context_words where session_id = %(id)s and turn = %(turn)s
 
 -- name: add_words
@@ -220,39 +223,39 @@ values (%(id)s, %(turn)s, %(position)s, %(words)s, %(texts)s)
 -- name: mask
 update agent_context_turns set
     observations = jsonb_set(
-        observations, array[%(place)s::text],
-        (observations -> %(place)s::integer) || jsonb_build_object('masked_at', %(call)s::bigint, 'placeholder', %(text)s::text)
+        observations, array[(%(position)s::integer - 1)::text],
+        (observations -> (%(position)s::integer - 1)) || jsonb_build_object('masked_at', %(call)s::bigint, 'placeholder', %(text)s::text)
     ),
     masked_at = coalesce(masked_at, %(call)s),
     touched = %(record)s
-where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
+where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) >= %(position)s
 
 -- name: clip
 update agent_context_turns set
     observations = jsonb_set(
-        observations, array[%(place)s::text],
-        (observations -> %(place)s::integer) || jsonb_build_object('clipped_at', %(call)s::bigint, 'placeholder', %(text)s::text)
+        observations, array[(%(position)s::integer - 1)::text],
+        (observations -> (%(position)s::integer - 1)) || jsonb_build_object('clipped_at', %(call)s::bigint, 'placeholder', %(text)s::text)
     ),
     touched = %(record)s
-where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
+where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) >= %(position)s
 
 -- name: fold
 update agent_context_turns set
     observations = jsonb_set(
-        observations, array[%(place)s::text],
-        (observations -> %(place)s::integer) || jsonb_build_object('folded_at', %(call)s::bigint, 'placeholder', %(text)s::text)
+        observations, array[(%(position)s::integer - 1)::text],
+        (observations -> (%(position)s::integer - 1)) || jsonb_build_object('folded_at', %(call)s::bigint, 'placeholder', %(text)s::text)
     ),
     touched = %(record)s
-where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
+where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) >= %(position)s
 
 -- name: unfold
 update agent_context_turns set
     observations = jsonb_set(
-        observations, array[%(place)s::text],
-        (observations -> %(place)s::integer) - 'folded_at' - 'placeholder'
+        observations, array[(%(position)s::integer - 1)::text],
+        (observations -> (%(position)s::integer - 1)) - 'folded_at' - 'placeholder'
     ),
     touched = %(record)s
-where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) > %(place)s
+where session_id = %(id)s and turn = %(turn)s and jsonb_array_length(observations) >= %(position)s
 
 -- name: summarize
 update agent_context_turns set summarized_at = %(call)s, touched = %(record)s
@@ -302,12 +305,12 @@ order by position
 select address, packed from agent_context_texts where address = any(%(addresses)s)
 
 -- name: turns
-select turn, record from agent_context_turns
-where session_id = %(id)s and turn >= %(first)s and (%(last)s::bigint is null or turn <= %(last)s)
+select record from agent_context_turns
+where session_id = %(id)s and turn >= %(first)s and turn <= %(last)s
 order by turn
 
 -- name: search
-select turn, record from agent_context_turns as turns
+select record from agent_context_turns as turns
 where session_id = %(id)s and (%(before)s::bigint is null or turn < %(before)s) and exists (
     select from agent_context_words as words
     where words.session_id = turns.session_id and words.turn = turns.turn and not exists (

@@ -146,7 +146,8 @@ def run_task(
         if model is not None:
             options["model"] = model.name
         share = options.pop("summary_facts", None)
-        options["summarizer"] = "digest" if share is None else SummarizingModel(world.skill, seed, share, prices)
+        if parse_strategy(variant.strategy).make_trigger() is not None:
+            options["summarizer"] = "digest" if share is None else SummarizingModel(world.skill, seed, share, prices)
         scripted = ScriptedAgent(world.skill, seed, knobs, shape)
         metered = MeteredModel(model or scripted, prices, make_counter(), clock, prices.window, payer)
         options = gather_options({**options, "dialect": shape})

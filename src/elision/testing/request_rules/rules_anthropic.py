@@ -7,7 +7,6 @@ are looked at in such *sayings*. A `system` message between turns belongs to non
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +21,7 @@ from elision.providers.anthropic.breakpoints import (
 )
 from elision.providers.shared.capabilities import find_capabilities
 from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
-from elision.testing.request_rules.violation import Rule, Violation
+from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
 
 ROLES: Final = frozenset(("user", "assistant", "system"))
 
@@ -280,12 +279,8 @@ def errors_are_told_in_text(request: AnthropicRequest) -> Iterator[Violation]:
 
 def tools_are_named_once(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "tools: Tool names must be unique"."""
-    names = Counter(text_in(tool.get("name")) for _, tool in list_objects(request.body.get("tools")))
-    for name, count in names.items():
-        if name and count > 1:
-            yield Violation(
-                rule="tools-are-named-once", place="tools", reason=f"{count} tools named {name!r}", subject=name
-            )
+    names = (text_in(tool.get("name")) for _, tool in list_objects(request.body.get("tools")))
+    return find_doubled_names(names, rule="tools-are-named-once", what="tools")
 
 
 # -- thinking ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from elision.providers.gemini.parse import get_field, is_response
 from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
-from elision.testing.request_rules.violation import Rule, Violation
+from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
 
 #: "" stands for the user.
 ROLES: Final = frozenset(("", "user", "model", "function"))
@@ -106,15 +106,12 @@ def calls_keep_their_signature(request: Json) -> Iterator[Violation]:
 
 def functions_are_declared_once(request: Json) -> Iterator[Violation]:
     """A call says which function by its name alone: "Duplicate function declaration found"."""
-    names = Counter(
+    names = (
         text_in(function.get("name"))
         for _, tool in list_objects(request.get("tools"))
         for _, function in list_objects(get_field(tool, "functionDeclarations"))
     )
-    for name, count in names.items():
-        if name and count > 1:
-            reason = f"{count} functions named {name!r}"
-            yield Violation(rule="functions-are-declared-once", place="tools", reason=reason, subject=name)
+    return find_doubled_names(names, rule="functions-are-declared-once", what="functions")
 
 
 RULES: Final[Sequence[Rule]] = (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from elision.providers.shared.capabilities import find_capabilities
 from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
-from elision.testing.request_rules.violation import Rule, Violation
+from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
 
 ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
@@ -119,12 +118,8 @@ def audio_needs_a_model_that_takes_it(request: Json) -> Iterator[Violation]:
 
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
     """A call says which tool by its name alone."""
-    names = Counter(_read_tool_name(tool) for _, tool in list_objects(request.get("tools")))
-    for name, count in names.items():
-        if name and count > 1:
-            yield Violation(
-                rule="tools-are-named-once", place="tools", reason=f"{count} tools named {name!r}", subject=name
-            )
+    names = (_read_tool_name(tool) for _, tool in list_objects(request.get("tools")))
+    return find_doubled_names(names, rule="tools-are-named-once", what="tools")
 
 
 RULES: Final[Sequence[Rule]] = (

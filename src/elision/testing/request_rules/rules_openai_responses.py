@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from elision.providers.openai_responses.parse import CALLS, OUTPUTS, read_call_id
 from elision.providers.shared.json_reading import Json, list_objects, text_in
-from elision.testing.request_rules.violation import Rule, Violation
+from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
 
 #: Calls that the client runs, so that their outcome must come from it.
 CLIENT_CALLS: Final = frozenset(
@@ -147,12 +147,8 @@ def files_are_no_recordings(request: Json) -> Iterator[Violation]:
 
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
     """A call says which tool by its name alone."""
-    names = Counter(text_in(tool.get("name")) for _, tool in list_objects(request.get("tools")))
-    for name, count in names.items():
-        if name and count > 1:
-            yield Violation(
-                rule="tools-are-named-once", place="tools", reason=f"{count} tools named {name!r}", subject=name
-            )
+    names = (text_in(tool.get("name")) for _, tool in list_objects(request.get("tools")))
+    return find_doubled_names(names, rule="tools-are-named-once", what="tools")
 
 
 RULES: Final[Sequence[Rule]] = (

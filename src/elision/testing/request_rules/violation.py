@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,3 +33,10 @@ Rule: TypeAlias = Callable[[Any], Iterator[Violation]]
 def get_rule_name(rule: Rule) -> str:
     """Return the name of a rule: `calls-are-answered` for the function `calls_are_answered`."""
     return getattr(rule, "__name__", "rule").replace("_", "-")
+
+
+def find_doubled_names(names: Iterable[str], *, rule: str, what: str) -> Iterator[Violation]:
+    """Yield a violation for each name that several have; "" is the name of none. what: they are, in the plural."""
+    for name, count in Counter(names).items():
+        if name and count > 1:
+            yield Violation(rule=rule, place="tools", reason=f"{count} {what} named {name!r}", subject=name)

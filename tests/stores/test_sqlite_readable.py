@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from elision.errors import StoreError
+from elision.stores.readable_tables import make_readable
 from elision.stores.store import Store
 from elision.stores.store_urls import open_existing, open_store
-from elision.stores.turn_texts import make_readable
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Edit, Summary

@@ -1,0 +1,54 @@
+"""Agents that start agents: each has a session of its own below the one that started it, and a role in the metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from elision.stores.store import SessionInfo
+from tests.gateway.conversation_bytes import PATHS, make_body
+from tests.gateway.gateway_trial import JSON_HEADER, run_trial
+from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.scripted_upstream import ScriptedUpstream
+from tests.gateway.test_metrics_and_log import value
+
+#: What a main agent sends, and its sub-agent.
+CLIENTS = {
+    "claude-code": (
+        ["x-claude-code-session-id: s1"],
+        ["x-claude-code-session-id: s1", "x-claude-code-agent-id: a1"],
+    ),
+    "codex": (
+        ["user-agent: codex_cli_rs/0.169", "session-id: s1", "thread-id: s1"],
+        [
+            *("user-agent: codex_cli_rs/0.169", "session-id: s1", "thread-id: s2"),
+            *("x-codex-parent-thread-id: s1", "x-openai-subagent: collab_spawn"),
+        ],
+    ),
+    "opencode": (
+        ["x-session-id: ses_1"],
+        ["x-session-id: ses_2", "x-parent-session-id: ses_1"],
+    ),
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_sub_agent_is_below_its_parent(client: str) -> None:
+    found: list[SessionInfo] = []
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, http: HttpClient) -> None:
+        for steps in range(1, 3):
+            for fields, lines in zip(CLIENTS[client], (60, 50), strict=True):
+                body = make_body("openai", steps, lines=lines)
+                got = await http.request("POST", PATHS["openai"], body, JSON_HEADER, *fields)
+                assert got.status == 200
+        await gateway.wait_until_stored()
+        found.extend(gateway.worker.store.sessions())
+        page = (await http.request("GET", "/metrics")).body
+        assert value(page, "gateway_role_requests_total", role="main") == 2
+        assert value(page, "gateway_role_requests_total", role="sub-agent") == 2
+
+    run_trial(what)
+    (parent,) = (each for each in found if not each.relation)
+    (child,) = (each for each in found if each.relation)
+    assert (child.parent, child.relation) == (parent.key, "sub-agent")
+    assert (parent.turns, child.turns) == (2, 2)
