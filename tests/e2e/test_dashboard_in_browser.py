@@ -313,6 +313,7 @@ def test_all_of_it_is_copied(opened: Open, url: str, store: SqliteStore) -> None
     page = opened(url, HOSTILE)
     page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
     page.page.locator("#hidden .open", has_text="t2.1").click()
+    page.until("document.getElementById('reader-text').textContent.length > 60000")
     page.page.click("#copy")
     page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
     kept = store.observation(HOSTILE, (2, 1)).text

@@ -292,7 +292,7 @@ def test_odd_values(tmp_path: Path, sample: Path, caplog: pytest.LogCaptureFixtu
     dice = random.Random(sample.name)
     text = sample.read_text()
     lines = text.splitlines() if sample.suffix == ".jsonl" else [text]
-    for _ in range(60):
+    for _ in range(600 if SOAK else 60):
         number = dice.randrange(len(lines))
         try:
             value = json.loads(lines[number])

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from elision.formats.document import Document
 from elision.formats.pi_session import STAND_IN_RESULT, PiSessionReader
@@ -200,28 +198,6 @@ def test_parents_in_a_circle_end() -> None:
     runs, problems = read(lines(*entries))
     assert [turn.text for turn in runs["main"].turns] == ["On."]
     assert [problem.line for problem in problems] == [1]
-
-
-WEIRD: st.SearchStrategy[object] = st.sampled_from(
-    [None, 0, -1, 1e400, True, "", "x", [], [None, 3], {}, {"type": 5}, [[{}]]]
-)
-
-
-@given(st.integers(0, 400), WEIRD)
-def test_wrong_types_never_raise(at: int, value: object) -> None:
-    """Any field of any entry may hold anything: the file is read to its end."""
-    entries = [json.loads(line) for line in (DATA / "tree_v3.jsonl").read_text().splitlines() if line.endswith("}")]
-    places = [(holder, name) for entry in entries for holder in holders(entry) for name in holder]
-    holder, name = places[at % len(places)]
-    holder[name] = value
-    PiSessionReader().sniff(Document("t", lines(*entries)))
-    read(lines(*entries))
-
-
-def holders(value: Any) -> list[dict[str, Any]]:
-    """Every object inside `value`, itself included."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return ([value] if isinstance(value, dict) else []) + [found for item in inner for found in holders(item)]
 
 
 def test_a_cost_of_zero_is_not_stated() -> None:
