@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from elision.telemetry.percent import format_signed
 from elision.testing.loop.closed_loop_chart import render_chart
 from elision.testing.loop.comparison import Comparison
 from elision.testing.loop.loop_study import Results
@@ -57,8 +58,9 @@ def build_table(results: Results) -> str:
                 [
                     f"`{variant}`",
                     f"{100 * row.solved:.0f} %",
-                    f"{100 * row.solved_change:+.1f} "
-                    f"({100 * row.solved_interval.low:+.1f} … {100 * row.solved_interval.high:+.1f})",
+                    f"{format_signed(100 * row.solved_change)} "
+                    f"({format_signed(100 * row.solved_interval.low)} … "
+                    f"{format_signed(100 * row.solved_interval.high)})",
                     f"{row.calls:.0f}",
                     *(f"{c.usd_ratio:.2f} ({c.usd_interval.low:.2f}–{c.usd_interval.high:.2f})" for c in costs),
                     "–" if row.usd_per_solved is None else f"{row.usd_per_solved:.2f}",

@@ -14,7 +14,6 @@ from elision.audit.saving_estimate import SavingEstimate
 from elision.formats.source import derive_run_name
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import (
-    MINUS,
     NOTHING,
     format_change,
     format_count,
@@ -27,6 +26,7 @@ from elision.lab.report.figures import (
 from elision.lab.report.report import Column
 from elision.lab.report.sent_wording import describe_sent, label_sent_rows
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED
+from elision.telemetry.percent import format_signed_percent
 
 #: Runs that are named whose recorded bill is not the sum of their causes.
 LISTED_DEVIATIONS: Final = 5
@@ -78,9 +78,8 @@ def _is_deviating(run: AuditedRun) -> bool:
 
 
 def format_difference(difference: float) -> str:
-    """Return a share with its sign and two decimals: `+0.03 %`."""
-    sign = MINUS if difference <= -0.00005 else "+"
-    return f"{sign}{abs(difference) * 100:.2f} %"
+    """Return a share with its sign and two decimals: `+0.03 %`; nearly nothing is `+0.00 %`."""
+    return format_signed_percent(difference if difference <= -0.00005 else abs(difference), digits=2)
 
 
 def list_audit_notes(report: AuditReport) -> Iterator[str]:

@@ -71,6 +71,7 @@ def demo(
     replay([str(place)], model=FLAGSHIP, no_hindsight=True, jobs=jobs, quiet=quiet)
     if not quiet:
         click.echo("  the gateway, tried     elision demo --gateway")
+        click.echo("  your own runs          elision replay FILE")
 
 
 def find_runs() -> Path:

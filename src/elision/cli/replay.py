@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -204,7 +205,8 @@ def replay(
         )
     result = _run(settings, loaded, jobs or os.cpu_count() or 1, notes)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices) if result.rows else ""
-    failure = _report_study(result, files, list_recorded_models(loaded.runs), priced, notes, as_json=json)
+    recorded = list_recorded_models(loaded.runs)
+    failure = _report_study(result, files, recorded, priced, notes, as_json=json, paths=paths, runs=len(loaded.runs))
     if failure is not None:
         raise failure
     if not result.finished:
@@ -251,10 +253,12 @@ def _report_study(
     notes: Console,
     *,
     as_json: bool,
+    paths: Sequence[str] = (),
+    runs: int = 0,
 ) -> OutputError | None:
     """Write the files and print the tables, or JSON; the refusal of a file, if any.
 
-    recorded: models and bills of the runs. priced: as what they are priced.
+    recorded: models and bills of the runs. priced: as what they are priced. paths: that the runs were read from.
     """
     from elision.cli.console import open_console
     from elision.cli.outputs import make_provenance, show_report
@@ -264,24 +268,34 @@ def _report_study(
     report = build_replay_report(result, make_provenance(recorded))
     failure = show_report(report, files if result.rows else {}, notes, as_json=as_json)
     if result.rows and not notes.quiet:
-        said = f"Recorded as {recorded}; priced here as {priced}. `elision audit --calibrate` compares recorded bills."
+        said = f"Recorded as {recorded}; priced here as {priced}."
+        if paths and "billed" in recorded:
+            said += f" `{shlex.join(['elision', 'audit', '--calibrate', *paths])}` compares recorded bills."
         notes.print(said, markup=False, highlight=False)
         page = files["html"]
         if not as_json:
             is_written = page is not None and failure is None and str(page) != "-"
-            print_section(build_next_steps(page if is_written else None), open_console())
+            print_section(build_next_steps(page if is_written else None, paths, runs), open_console())
     elif not result.rows and any(files.values()):
         notes.print("Nothing is written, since no run is finished.")
     return failure
 
 
-def build_next_steps(page: Path | None) -> Section:
-    """Return what to do next. page: the report that was written as HTML."""
+def build_next_steps(page: Path | None, paths: Sequence[str] = (), runs: int = 0) -> Section:
+    """Return commands to continue with, as they can be run. page: the report that was written as HTML.
+
+    paths: that the runs were read from. runs: how many there are.
+    """
     from elision.lab.report.report import Section, Sentence
 
-    steps = ["your own runs          elision replay my-run.json", "in front of an agent   elision serve"]
+    steps = []
     if page is not None:
-        steps.insert(0, f"charts and every run   {page.absolute().as_uri()}")
+        steps.append(f"charts and every run   {page.absolute().as_uri()}")
+    if runs > 1:
+        steps.append(f"the best strategy      {shlex.join(['elision', 'tune', *paths])}")
+    elif runs == 1 and len(paths) == 1 and Path(paths[0]).is_file():
+        steps.append(f"a call as it is sent   {shlex.join(['elision', 'view', *paths, '--call', 'last'])}")
+    steps.append("in front of an agent   elision serve")
     # On one line whatever the width, so that a click opens the address and a copy is whole.
     return Section("Next", [Sentence(step, whole=True) for step in steps])
 

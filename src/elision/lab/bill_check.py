@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from elision.lab.calibrate import CAUSES, FORESEEN, CalibratedCall, Calibration
 from elision.lab.ratios import divide_or_zero
-from elision.lab.report.figures import format_deviation, format_plural
+from elision.lab.report.figures import format_plural
 from elision.lab.results import BILLED, SentSummary
 from elision.lab.run_prices import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
+from elision.telemetry.percent import format_signed_percent
 from elision.trajectory.content import has_sealed_reasoning
 from elision.trajectory.price_lookup import find_tokenizer, is_same_model
 from elision.trajectory.prices import Prices
@@ -154,7 +155,7 @@ def check_bill(run: Trajectory, tokens: str) -> BillCheck:
         sending=as_sent.summary,
         cause=explain_difference(as_recorded, run, calibration),
         reasons=tuple(
-            f"{name} is {format_deviation(found.share)} off: {explain_difference(found, run, calibration)}"
+            f"{name} is {format_signed_percent(found.share)} off: {explain_difference(found, run, calibration)}"
             for name, found in simulations
             if abs(found.share) > NEAR_RUN
         ),
@@ -216,7 +217,9 @@ def explain_difference(found: Difference, run: Trajectory, calibration: Calibrat
     }
     shares = {name: divide_or_zero(usd, found.billed) for name, (usd, _) in parts.items()}
     ranked = sorted(shares, key=lambda name: -abs(shares[name]))
-    told = [f"{parts[name][1]} ({format_deviation(shares[name])})" for name in ranked if abs(shares[name]) >= RULED_OUT]
+    told = [
+        f"{parts[name][1]} ({format_signed_percent(shares[name])})" for name in ranked if abs(shares[name]) >= RULED_OUT
+    ]
     out = [name for name in ranked if abs(shares[name]) < RULED_OUT]
     ending = f" Ruled out: {' and '.join(out)}." if out else ""
     return f"{'; '.join(told) or 'no part reaches 1 % of the bill'}.{ending}"
@@ -253,7 +256,7 @@ def _explain_cache(calls: Iterable[CalibratedCall], model: str) -> str:
 
 def _explain_lengths(found: Difference, run: Trajectory, calibration: Calibration) -> str:
     """Return why prompts have another length than they were billed."""
-    difference = format_deviation(divide_or_zero(found.simulated - found.prompt, found.prompt))
+    difference = format_signed_percent(divide_or_zero(found.simulated - found.prompt, found.prompt))
     return f"our count of the prompts is {difference} off{''.join(_list_length_causes(run, calibration))}"
 
 

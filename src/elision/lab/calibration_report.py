@@ -13,13 +13,13 @@ from elision.lab.report.figures import (
     NOTHING,
     format_change,
     format_count,
-    format_deviation,
     format_plural,
     format_share,
     format_usd,
 )
 from elision.lab.report.report import Block, Column, Facts, Section, Sentence, Table, TableRow, Words
 from elision.lab.report.sent_wording import list_missing_bills
+from elision.telemetry.percent import format_signed_percent
 from elision.trajectory.price_lookup import find_tokenizer
 
 #: A difference of cache-read share that is none worth explaining.
@@ -109,7 +109,7 @@ def _list_share_cells(run: Calibration) -> list[Words]:
     difference = f"{round(run.difference, 3) + 0.0:+.3f}"
     return [
         format_count(len(run.calls)),
-        format_deviation(run.length_difference),
+        format_signed_percent(run.length_difference),
         f"{read_share(run.billed):.3f}",
         f"{read_share(run.counted):.3f}",
         [(difference, _judge_difference(run))],
@@ -177,15 +177,16 @@ def _build_fits_table(study: CalibrationStudy) -> Table:
 def _list_key(study: CalibrationStudy) -> Iterator[str]:
     yield f"ours: prompts as long as we count them ({study.counter}, on the model's scale); length: as long as billed."
     yield (
-        f"Prompt tokens: {format_deviation(study.total.length_difference)} in total, within {format_share(NEAR)} on "
-        f"{len(study.near_runs)} of {format_plural(len(study.cached), 'run')}."
+        f"Prompt tokens: {format_signed_percent(study.total.length_difference)} in total, "
+        f"within {format_share(NEAR)} on {len(study.near_runs)} of {format_plural(len(study.cached), 'run')}."
     )
     in_all, steady = study.total.usd_difference, study.steady.usd_difference
     if in_all is not None:
-        yield f"USD: {format_deviation(in_all)} in total."
+        yield f"USD: {format_signed_percent(in_all)} in total."
     if steady is not None and study.steady_runs != study.cached:
         changed = len(study.cached) - len(study.steady_runs)
-        yield f"USD without {format_plural(changed, 'run')} whose agent changed a prefix: {format_deviation(steady)}."
+        runs = format_plural(changed, "run")
+        yield f"USD without {runs} whose agent changed a prefix: {format_signed_percent(steady)}."
     if not study.total.stated:
         yield "Where a recording states no cost, USD billed is its token counts at the list price."
 

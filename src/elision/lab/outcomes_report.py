@@ -9,7 +9,6 @@ from typing import Final
 from elision.lab.outcomes import OutcomeStudy, PairedDifference, StrategyOutcome
 from elision.lab.outcomes_statistics import Interval, bootstrap_mean
 from elision.lab.report.figures import (
-    MINUS,
     NOTHING,
     format_count,
     format_plural,
@@ -24,6 +23,7 @@ from elision.lab.report.report import Chart, Column, Provenance, Report, Section
 from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
 from elision.lab.report.svg import Axis, Drawing, Plot, find_ends, write_share_tick, write_usd_tick
 from elision.lab.results import RECORDED, SentSummary
+from elision.telemetry.percent import MINUS
 
 #: Names that a line lists.
 _NAMED: Final = 5

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 from elision.telemetry.diagnostics import ContextPhase, Costs
 from elision.telemetry.notebook_display import draw_value
+from elision.telemetry.percent import format_signed_percent
 from elision.trajectory.composition import TokenComposition
 
 #: How the tokens of a report were counted: by the provider at every call, by the tokenizer, or from characters.
@@ -140,7 +141,7 @@ class ContextReport:
         if not self.calls:
             return f"session {self.session!r}: no call yet"
         tokens = f"{saved.sent_tokens:,} of {saved.raw_tokens:,} prompt tokens sent"
-        bill = f"${costs.ours:.4f} instead of ${costs.raw:.4f} ({100 * (self.efficiency - 1):+.1f} %)"
+        bill = f"${costs.ours:.4f} instead of ${costs.raw:.4f} ({format_signed_percent(self.efficiency - 1)})"
         shadow = "; shadow mode: nothing was changed" if self.shadow else ""
         calls = "1 call" if self.calls == 1 else f"{self.calls} calls"
         return f"session {self.session!r}: {calls}, {self.phase}; {tokens}; {bill}{shadow}"

@@ -17,8 +17,9 @@ from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
 from elision.lab.report.names import GROUPS
 from elision.lab.report.replay_report import build_replay_report, build_totals
-from elision.lab.report.report import MOST_COLUMNS, join_words
+from elision.lab.report.report import MOST_COLUMNS, Sentence, join_words
 from elision.lab.results import Control, Study
+from tests.cli.in_process import run_elision
 from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, empty, hostile, row, study
 
 
@@ -98,14 +99,26 @@ def test_nothing_empty_is_shown() -> None:
 
 
 def test_what_to_do_next() -> None:
-    """The page, as an address on one line however long, and the two ways to go on."""
+    """The page, as an address on one line however long, and commands with the paths that were given."""
     console = Console(file=io.StringIO(), width=40)
-    terminal.print_section(build_next_steps(Path("/a/long/folder/of/somebody/report.html")), console)
+    page = Path("/a/long/folder/of/somebody/report.html")
+    terminal.print_section(build_next_steps(page, ["my runs", "more"], 5), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "file:///a/long/folder/of/somebody/report.html\n" in text
-    assert "elision replay my-run.json" in text
-    assert "elision serve" in text
+    assert "elision tune 'my runs' more\n" in text
+    assert "elision serve\n" in text
+
+
+def test_what_to_do_next_can_be_run() -> None:
+    """Each command that a replay of one run ends with does what it says."""
+    run = "examples/runs/swe-agent-sympy-20801.traj.gz"
+    section = build_next_steps(None, [run], 1)
+    commands = [str(block.words)[23:] for block in section.blocks if isinstance(block, Sentence)]
+    assert commands == [f"elision view {run} --call last", "elision serve"]
+    done = run_elision(*commands[0].split()[1:])
+    assert done.returncode == 0
+    assert "Call 84 of 84" in done.stdout
 
 
 def test_hindsight_that_was_not_asked_for_has_no_column() -> None:

@@ -6,8 +6,9 @@ import math
 import re
 from textwrap import wrap
 
+from elision.telemetry.percent import MINUS
+
 NOTHING = "–"
-MINUS = "−"
 #: Blanks at which no line may break: those of `96 %` and `× raw`.
 _UNBROKEN = re.compile(r"(?<=\d) (?=%)|(?<=×) ")
 
@@ -82,11 +83,6 @@ def format_change(to_raw: float | None) -> str:
     if is_unchanged(to_raw):
         return "±0 %"
     return f"{MINUS if share < 0 else '+'}{format_share(abs(share))}"
-
-
-def format_deviation(share: float) -> str:
-    """How far a simulation is off, always with one decimal: `+1.2 %`."""
-    return f"{100 * share:+.1f} %".replace("-", MINUS)
 
 
 def format_change_range(low: float, high: float) -> str:

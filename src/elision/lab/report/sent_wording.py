@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from elision.lab.report import figures
 from elision.lab.report.names import shorten_strategies
 from elision.lab.results import BILLED, NEAR_COST, RECORDED, SentSummary, Study
+from elision.telemetry.percent import format_signed_percent
 
 
 def name_rows(study: Study) -> dict[str, str]:
@@ -111,7 +112,7 @@ def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | No
     difference = recorded / billed - 1 if billed else 0.0
     if abs(difference) < NEAR_COST:
         return f"{text}; as recorded, simulated as all other rows are, agrees within 0.1 %."
-    return f"{text}; as recorded, simulated as all other rows are, is {figures.format_deviation(difference)} off."
+    return f"{text}; as recorded, simulated as all other rows are, is {format_signed_percent(difference)} off."
 
 
 def list_missing_bills(sent: SentSummary) -> Iterator[str]:

@@ -14,6 +14,7 @@ from elision.lab.report.names import find_family, is_every_turn, is_hindsight, i
 from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
 from elision.strategies.masking import Masking
+from elision.telemetry.percent import format_signed_percent
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
@@ -282,7 +283,7 @@ def _describe_summary_effects(study: Study) -> str:
 
 def _describe_swe_agent_turns() -> str:
     effects = load_measured_turns().list_summary_effects()
-    changes = [(f"{100 * (factor - 1):+.1f} %".replace("-", figures.MINUS), model) for model, factor in effects]
+    changes = [(format_signed_percent(factor - 1), model) for model, factor in effects]
     listed = ", ".join(f"{change} {model}" for change, model in changes)
     return f"Turns of real runs with summaries, against masking: {listed}."
 

@@ -11,6 +11,7 @@ import msgspec
 
 from elision.errors import SettingError
 from elision.lab.outcomes_statistics import CONFIDENCE, Interval, bootstrap_mean, bootstrap_ratio
+from elision.telemetry.percent import format_signed
 from elision.testing.loop.closed_loop import TaskOutcome
 
 #: Points of solved tasks that a variant may be worse by and still count as not inferior.
@@ -134,7 +135,7 @@ def _format_table(prices: str, rows: Sequence[Comparison]) -> str:
     ]
     for row in rows:
         low, high = 100 * row.solved_interval.low, 100 * row.solved_interval.high
-        change = f"{100 * row.solved_change:+.1f} ({low:+.1f} … {high:+.1f})"
+        change = f"{format_signed(100 * row.solved_change)} ({format_signed(low)} … {format_signed(high)})"
         per_solved = "–" if row.usd_per_solved is None else f"{row.usd_per_solved:.3f}"
         lines.append(
             f"{row.variant:{width}} {100 * row.solved:4.0f} % {change:>20} {'not worse' if row.not_inferior else '':9} "
