@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elision.lab.report import figures
 from elision.telemetry.diagnostics import Costs
+from elision.telemetry.percent import MINUS
 
 
 def choose_mood(saved_usd: float) -> str:
@@ -15,7 +16,7 @@ def choose_mood(saved_usd: float) -> str:
 
 def format_signed_usd(usd: float) -> str:
     """USD that may be negative."""
-    return f"{figures.MINUS}{figures.format_usd(-usd)}" if usd < 0 else figures.format_usd(usd)
+    return f"{MINUS}{figures.format_usd(-usd)}" if usd < 0 else figures.format_usd(usd)
 
 
 def describe_hiding(costs: Costs) -> str:
