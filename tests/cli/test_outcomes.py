@@ -50,6 +50,7 @@ def test_masking_against_raw(benchmark: Path) -> None:
     assert "masking costs $0.637 a run, the least, and none solves more: 28 of 50 (56 %)." in text
     assert "Differences from raw, on the same 50 instances" in text
     assert "−70.6 %" in text
+    assert "█ $2.17, 56 % solved" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 110, 140])

@@ -71,7 +71,7 @@ def build_bill_report(
 def _build_sections(report: AuditReport, paths: Sequence[Path], *, detail: bool) -> Iterator[Section]:
     if report.causes:
         text = "Every billed token has exactly one cause. They sum to the bill."
-        yield Section("Causes of the bill", [_build_bars(report)], text, only="page")
+        yield Section("Causes of the bill", [_build_bars(report)], text)
         yield Section("", [_build_cause_table(report)])
         yield from _show_findings(report)
         yield from _show_roles(report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,7 +19,18 @@ from elision.lab.report.figures import (
 )
 from elision.lab.report.names import shorten_strategies
 from elision.lab.report.palette import assign_looks
-from elision.lab.report.report import Chart, Column, Provenance, Report, Section, Sentence, Table, TableRow
+from elision.lab.report.report import (
+    Bar,
+    BarChart,
+    Chart,
+    Column,
+    Provenance,
+    Report,
+    Section,
+    Sentence,
+    Table,
+    TableRow,
+)
 from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
 from elision.lab.report.svg import Axis, Drawing, Plot, find_ends, write_share_tick, write_usd_tick
 from elision.lab.results import RECORDED, SentSummary
@@ -76,6 +87,7 @@ def _build_sections(study: OutcomeStudy) -> Iterator[Section]:
         )
         draw = partial(_draw_points, study.shared or study.strategies)
         yield Section("Cost against solve rate", [Chart("outcomes", what, draw)], text, only="page")
+        yield Section("Mean cost of a run, and instances solved", _list_bars(study, names), only="terminal")
     yield Section("", [_build_table(COLUMNS, [(names[row.strategy], format_cells(row)) for row in study.strategies])])
     if study.differences and not study.is_same_set:
         count = format_plural(len(study.shared[0].joined), "instance")
@@ -85,6 +97,21 @@ def _build_sections(study: OutcomeStudy) -> Iterator[Section]:
         pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
         yield Section(describe_pairs(study), [_build_table(DIFFERENCES, pairs)])
     yield Section("Notes", list(map(Sentence, list_notes(study))))
+
+
+def _list_bars(study: OutcomeStudy, names: Mapping[str, str]) -> list[BarChart]:
+    """Return bars of the strategies whose cost is known, for a terminal; [] where there is one only."""
+    bars = [
+        Bar(
+            names[row.strategy],
+            f"{format_usd(row.mean_usd)}, {format_share(row.rate)} solved",
+            [("", "", row.mean_usd)],
+        )
+        for row in study.shared or study.strategies
+        if row.mean_usd is not None
+    ]
+    chart = BarChart("costs", "bars: the mean cost of a run with each strategy", bars, "USD")
+    return [chart] if len(bars) > 1 else []
 
 
 def _build_table(columns: Sequence[Column], rows: Sequence[tuple[str, Sequence[str]]]) -> Table:

@@ -17,7 +17,7 @@ from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
 from elision.lab.report.names import GROUPS
 from elision.lab.report.replay_report import build_replay_report, build_totals
-from elision.lab.report.report import MOST_COLUMNS, Sentence, join_words
+from elision.lab.report.report import MOST_COLUMNS, Column, Sentence, Table, TableRow, join_words
 from elision.lab.results import Control, Study
 from tests.cli.in_process import run_elision
 from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, empty, hostile, row, study
@@ -276,3 +276,16 @@ def test_raw_is_compared_with_what_was_sent() -> None:
     (column,) = [column for column in COLUMNS if column.heading == "vs recorded"]
     assert column.cell(raw) == "–"
     assert column.cell(replace(raw, raw_usd=raw.usd * 1.25)) == "−20 %"
+
+
+def test_a_heading_in_a_table_takes_no_room_from_figures() -> None:
+    """It is cut at its end instead, so that no column of figures is."""
+    columns = [Column("name"), Column("first of all", 2), Column("second of all", 1)]
+    rows = [TableRow(["a heading of more words than there is room"]), TableRow(["x", "100 %", "200 %"])]
+    table = Table(columns, rows, least=4)
+    console = Console(file=io.StringIO(), width=40)
+    terminal.print_blocks([table], console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "a heading …" in text
+    assert "first of all  second of all" in text

@@ -40,6 +40,9 @@ def test_the_table_has_both_parts() -> None:
     assert line.split()[2:] == ["summarization", "21+5", "−25", "%", "98", "%", "3", "−20", "%", "98", "%", "1"]
     assert "summarization(every=21, tail=5, schedule=cache-aware)" in text
     assert "published for SWE-agent" in text
+    (bar,) = (line for line in text.splitlines() if "(recommended)" in line)
+    assert "█" in bar
+    assert bar.endswith("−25 %")
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])

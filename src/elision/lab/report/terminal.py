@@ -263,7 +263,9 @@ def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], w
     has_marks = _has_marks(table)
     for row in rows:
         if len(row.cells) == 1:
-            grid.add_row(build_text(row.cells[0], row.mood or "heading"))
+            heading = build_text(row.cells[0], row.mood or "heading")
+            heading.truncate(room, overflow="ellipsis")
+            grid.add_row(heading)
             continue
         mark = (MARK if row.recommended else NO_MARK) if has_marks else ""
         name = build_text(row.cells[0])

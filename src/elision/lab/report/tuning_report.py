@@ -8,7 +8,19 @@ from typing import Final
 from elision.lab.report import figures, tuning_wording, wording
 from elision.lab.report.names import name_runs
 from elision.lab.report.replay_report import build_problem_section
-from elision.lab.report.report import Block, Chart, Column, Provenance, Report, Section, Sentence, Table, TableRow
+from elision.lab.report.report import (
+    Bar,
+    BarChart,
+    Block,
+    Chart,
+    Column,
+    Provenance,
+    Report,
+    Section,
+    Sentence,
+    Table,
+    TableRow,
+)
 from elision.lab.report.sent_wording import label_sent_rows
 from elision.lab.report.settings_file import describe_fully, quote_toml
 from elision.lab.report.tuning_chart import describe_far_points, draw_frontier
@@ -61,6 +73,7 @@ def _build_sections(tuning: Tuning) -> Iterator[Section]:
     yield Section(
         "Cost against facts still visible", [chart], " ".join([text, *describe_far_points(tuning)]), only="page"
     )
+    yield Section("What the runs to fit cost", [_build_bars(tuning)], only="terminal")
     yield Section("", [_build_points(tuning), *_list_verdicts(tuning)])
     yield Section("In full", list(_list_texts(tuning)))
     yield from _show_others(tuning)
@@ -71,6 +84,26 @@ def _build_sections(tuning: Tuning) -> Iterator[Section]:
     yield _list_runs(tuning)
     yield from build_problem_section(tuning.problems)
     yield Section("How to read this", [Sentence(note) for note in tuning_wording.list_notes(tuning)])
+
+
+def _build_bars(tuning: Tuning) -> BarChart:
+    """Return a bar for what was sent, the references and the recommended point, for a terminal."""
+    happened = label_sent_rows(tuning.sending)
+    names = tuning_wording.list_reference_names(tuning.references)
+    named = [(happened[each.name], each.fit, False) for each in tuning.sent]
+    named += [(names[point.text], point.fit, point.text == tuning.recommended) for point in tuning.references]
+    if tuning.recommended not in names:
+        named.append((tuning_wording.describe_point(tuning.recommended), tuning.best.fit, True))
+    bars = [
+        Bar(
+            f"{name} (recommended)" if is_recommended else name,
+            f"{figures.format_usd(row.usd)}  {tuning_wording.format_cells(row)[0]}",
+            [("", "", row.usd)],
+            mood="better" if is_recommended else "",
+        )
+        for name, row, is_recommended in named
+    ]
+    return BarChart("costs", "bars: the cost of the runs to fit", bars, "USD")
 
 
 def _list_verdicts(tuning: Tuning) -> Iterator[Block]:
@@ -94,7 +127,7 @@ def _build_points(tuning: Tuning) -> Table:
     names = tuning_wording.list_reference_names(tuning.references)
     head = "frontier, cheapest first"
     if len(listed) < len(tuning.frontier):
-        head += f" ({len(listed)} of {len(tuning.frontier)})"
+        head = f"frontier ({len(listed)} of {len(tuning.frontier)})"
     rows = [TableRow([happened[each.name], *_list_cells(each.fit, each.judge)]) for each in tuning.sent]
     rows.append(TableRow(["beside it"]))
     rows += [_build_row(names[point.text], point, tuning) for point in tuning.references]
