@@ -24,6 +24,9 @@ def test_no_number_has_risen() -> None:
         done = subprocess.run([sys.executable, str(TOOLS / "measure_house.py")], capture_output=True, text=True)
         if done.returncode == 0:
             return
+        # What is read from the source is the same every time.
+        if any(line.endswith("has risen") and "request" not in line for line in done.stdout.splitlines()):
+            break
     raise AssertionError(done.stdout + done.stderr)
 
 

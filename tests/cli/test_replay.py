@@ -135,7 +135,7 @@ def test_progress_without_a_terminal_is_lines_of_one_kind(tmp_path: Path) -> Non
     """A log says how much of the work is done, and never less than before; no other meter is between its lines."""
     for number in range(12):
         (tmp_path / f"run{number:02}.traj.gz").write_bytes(SWE_AGENT.read_bytes())
-    command = [*METERED, "replay", str(tmp_path), "-s", "raw", "-s", "masking"]
+    command = [*METERED, "replay", str(tmp_path), "-s", "raw", "-s", "masking", "--tokens", "estimate"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stderr.splitlines()
     found = [re.fullmatch(r"(\d+) % of the work is done, (\d+) of 24 replays finished", line) for line in lines]
     shares = [(int(match[1]), int(match[2])) for match in found if match]
