@@ -62,7 +62,7 @@ def measure_gateway(turns: int, calls: int, sessions: int, folder: Path) -> tupl
 
 
 def make_registry(folder: Path) -> SessionRegistry:
-    def open_session(name: str, family: str, api: Api, model: str) -> OpenedSession:
+    def open_session(name: str, family: str, api: Api, model: str, parent: str) -> OpenedSession:
         return OpenedSession(
             Options(
                 strategy="masking(window=10)",
