@@ -26,7 +26,6 @@ from elision.gateway.request_record import RequestRecord
 from elision.gateway.settings import gateway_settings
 from elision.lab.report.figures import format_plural, format_tokens, format_usd
 from elision.stores.store_urls import locate_store
-from elision.telemetry.diagnostics import Diagnostics
 from elision.wrap.agent_table import make_command_agent
 from elision.wrap.gateway_finder import find_gateway_in_use, read_upstreams
 from elision.wrap.launch_plan import fill_variables
@@ -40,8 +39,8 @@ class _SavingsNotes:
     calls: int = 0
     sent_tokens: int = 0
     raw_tokens: int = 0
-    #: The newest call of each session, which has the costs of all calls before it.
-    sessions: dict[str, Diagnostics] = field(default_factory=dict)
+    #: What hiding saved in each session up to its newest call, in USD.
+    saved_usd: dict[str, float] = field(default_factory=dict)
 
     def add_request(self, record: RequestRecord) -> None:
         """Count a request that is over, in the gateway's thread."""
@@ -53,14 +52,14 @@ class _SavingsNotes:
         self.calls += len(record.step_diagnostics)
         self.sent_tokens += sum(each.after for each in record.step_diagnostics)
         self.raw_tokens += sum(each.raw for each in record.step_diagnostics)
-        self.sessions[record.session] = record.diagnostics
+        self.saved_usd[record.session] = record.diagnostics.costs.hiding
 
     def print_savings(self) -> None:
         """Print one line at the end of the process."""
         if not self.calls:
             _print_note("no model request came through; `import elision.auto` must come before clients are made")
             return
-        saved = sum(each.costs.hiding for each in self.sessions.values())
+        saved = sum(self.saved_usd.values())
         effect = f"saved {format_usd(saved)}" if saved >= 0 else f"cost {format_usd(-saved)} more"
         tokens = f"{format_tokens(self.sent_tokens)} of {format_tokens(self.raw_tokens)} tokens sent"
         look = "" if self.store.startswith("memory:") else ": elision sessions"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from elision.audit.prompt_content import find_last_uses, list_tools, measure_unused_tools
+from elision.audit.prompt_content import find_last_uses, measure_unused_tools
 from elision.testing import builders
 from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.tool_definitions import list_tools
 from elision.trajectory.turn import Head
 
 SIZER = Sizer(make_counter("estimate"))

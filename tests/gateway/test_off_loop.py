@@ -50,7 +50,7 @@ from tests.gateway.conversation_bytes import (
     render_whole,
 )
 from tests.gateway.gateway_trial import JSON_HEADER, find_api, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.loopback_gateway import HttpClient, RunningGateway, wait_until
 from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
 from tests.soak import sample_cases
 
@@ -206,7 +206,7 @@ def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
 def test_work_that_goes_on_after_a_response_is_not_waited_for(
     on_loop: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its usage is recorded beside that, and a small session's diagnostics are not behind it either."""
+    """Its usage is recorded beside that."""
     answers = threading.Semaphore(0)
 
     def wait_in_think_time(*_: object) -> Iterator[None]:
@@ -228,6 +228,34 @@ def test_work_that_goes_on_after_a_response_is_not_waited_for(
 
     run_trial(what)
     assert on_loop == []
+
+
+def test_diagnostics_of_another_session_are_not_waited_for() -> None:
+    """While they are computed, which takes long for a large one, the loop serves others."""
+    held, free = threading.Event(), threading.Event()
+    freed: list[bool] = []
+
+    def hold() -> None:
+        with think_time._value_lock:
+            held.set()
+            freed.append(free.wait(20))
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+        await answered(client, "openai", make_body("openai", 1))
+        thread = threading.Thread(target=hold)
+        thread.start()
+        assert await asyncio.to_thread(held.wait, 20)
+        small = asyncio.ensure_future(answered(client, "openai", make_body("openai", 2)))
+        await wait_until(lambda: any(live.lock.locked() for live in gateway.worker.gateway.sessions))
+        other = await gateway.connect()
+        assert (await other.request("GET", "/healthz")).status == 200
+        other.close()
+        free.set()
+        await small
+        thread.join()
+
+    run_trial(what)
+    assert freed == [True]
 
 
 @pytest.mark.parametrize("lines", [60, MUCH // 20])

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
-from elision.manager.changed_heads import find_head_change
+from elision.manager.changed_heads import describe_head_change, find_head_change
 from elision.testing import builders
+from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.turn import Head
 from tests.manager.agents import make_history
 
@@ -48,6 +49,28 @@ def test_tools_in_another_order_and_other_tools() -> None:
         assert note.startswith("the tools came in another order, from 'c' on, so ")
         (note,) = ask(context, 3, RULES, [tool("a"), tool("c"), tool("b", "anew")])
         assert note.startswith("the tools changed, from 'b' on, so ")
+
+
+def test_a_change_that_cost_nothing_hides_no_later_one() -> None:
+    """A prompt that is too short for the cache may grow, and its clock then costs."""
+    with ContextManager("masking", model="gpt-5.2", store="memory:") as context:
+        assert ask(context, 0, "a", []) == ()
+        assert ask(context, 0, "b", []) == ()
+        notes = ask(context, 3, "c", [])
+        assert any(note.startswith("the system prompt changed, from character 1 on, ") for note in notes)
+
+
+def test_tools_in_a_group_of_gemini() -> None:
+    """Each function counts, by its own name."""
+
+    def head(*names: str) -> Head:
+        return Head(tools=({"functionDeclarations": [{"name": name} for name in names]},))
+
+    assert find_head_change(head("a", "b"), head("b", "a")) == "order"
+    assert find_head_change(head("a", "b"), head("a", "c")) == "tools"
+    prices = find_prices("gemini-3-pro-preview")
+    note = describe_head_change("tools", head("a", "b"), head("a", "c"), 50_000, prices)
+    assert note.startswith("the tools changed, from 'c' on, ")
 
 
 def test_nothing_is_said_where_no_cache_breaks() -> None:

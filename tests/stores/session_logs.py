@@ -72,6 +72,17 @@ def amend_turn(index: int, *results: str, said: str = "", node: str = "") -> Tur
     return TurnAmended(make_turn(index, *results, said=said), node)
 
 
+def hide_results(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
+    """Return a pass that masks the results `keys`. covers: turns that its summary covers; 0 for no summary."""
+    summary = Summary(covers=covers, text="all", block="[all]") if covers else None
+    return PassDecided(
+        call=call,
+        reason="due",
+        edits=tuple(Edit(key, "mask", f"[t{key[0]}.{key[1]}]") for key in keys),
+        summary=summary,
+    )
+
+
 def list_every_event() -> tuple[Event, ...]:
     """Return an event of each kind, with all its fields set."""
     said = (

@@ -24,7 +24,7 @@ from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 from tests.stores.postgres_server import make_fresh_url
-from tests.stores.session_logs import add_turn, amend_turn, begin_session, new_session, read_log
+from tests.stores.session_logs import add_turn, amend_turn, begin_session, hide_results, new_session, read_log
 
 
 @pytest.fixture
@@ -45,16 +45,6 @@ def shown_turns(store: PostgresStore, session: str = "s") -> list[dict[str, Any]
     return [{name: value for name, value in row.items() if name not in ("session_id", "session")} for (row,) in rows]
 
 
-def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
-    summary = Summary(covers=covers, text="all", block="[all]") if covers else None
-    return PassDecided(
-        call=call,
-        reason="due",
-        edits=tuple(Edit(key, "mask", f"[t{key[0]}.{key[1]}]") for key in keys),
-        summary=summary,
-    )
-
-
 def test_what_is_folded_shows_its_text(store: PostgresStore) -> None:
     """Until it is whole again."""
     folds = PassDecided(
@@ -72,21 +62,21 @@ def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> No
     """A masked result says the call and the placeholder, a turn since when a summary stands for it."""
     clip = PassDecided(call=4, reason="fits", edits=(Edit((3, 1), "clip", "long…"),))
     begin_session(
-        store, "s", add_turn(1, "a", "b"), add_turn(2, "c"), add_turn(3, "long"), hidden((1, 2), call=3), clip
+        store, "s", add_turn(1, "a", "b"), add_turn(2, "c"), add_turn(3, "long"), hide_results((1, 2), call=3), clip
     )
     first, second, third = shown_turns(store)
     assert [each.get("masked_at") for each in first["observations"]] == [None, 3]
     assert first["observations"][1]["placeholder"] == "[t1.2]"
     assert (first["masked_at"], second["masked_at"], third["masked_at"]) == (3, None, None)
     assert (third["observations"][0]["clipped_at"], third["observations"][0]["placeholder"]) == (4, "long…")
-    store.append("s", (hidden((1, 1), (2, 1), call=5, covers=2),), after=5, at=1.0)
+    store.append("s", (hide_results((1, 1), (2, 1), call=5, covers=2),), after=5, at=1.0)
     assert [each["summarized_at"] for each in shown_turns(store)] == [5, 5, None]
     assert [each["masked_at"] for each in shown_turns(store)] == [3, 5, None]
 
 
 def test_masks_of_what_is_not_there_change_nothing(store: PostgresStore) -> None:
     """The log keeps whatever it is given; the tables show what there is."""
-    odd = hidden((1, 9), (9, 1), (0, 1), (1, 0), (-1, -1), (1, 2**40), (2**70, 1), call=2)
+    odd = hide_results((1, 9), (9, 1), (0, 1), (1, 0), (-1, -1), (1, 2**40), (2**70, 1), call=2)
     begin_session(store, "s", add_turn(1, "a"), odd)
     assert read_log(store) == [add_turn(1, "a"), odd]
     assert shown_turns(store)[0]["masked_at"] is None
@@ -114,11 +104,11 @@ def test_a_fork_shows_its_turns_as_they_were(store: PostgresStore) -> None:
     events: list[Event] = [
         add_turn(1, "one" * 300, "b", node="n1"),
         add_turn(2, "two", node="n2"),
-        hidden((1, 1), call=3),
+        hide_results((1, 1), call=3),
         amend_turn(2, "two again", node="n2b"),
         UsageReported(call=2, usage=usage),
         add_turn(3, "three"),
-        hidden((1, 2), (2, 1), call=4, covers=1),
+        hide_results((1, 2), (2, 1), call=4, covers=1),
         add_turn(4, "four"),
     ]
     begin_session(store, "s", *events)
@@ -231,8 +221,8 @@ TRANSCRIPT = (
 
 def test_what_is_sent_in_the_place_of_a_turn(store: PostgresStore) -> None:
     """A placeholder, and the newest summary that covers the turn; in a fork those of before."""
-    begin_session(store, "s", add_turn(1, "one", "more"), add_turn(2, "two"), hidden((1, 1), (1, 2), call=3))
-    store.append("s", (hidden(call=3, covers=1), add_turn(3, "three")), after=3, at=1.0)
+    begin_session(store, "s", add_turn(1, "one", "more"), add_turn(2, "two"), hide_results((1, 1), (1, 2), call=3))
+    store.append("s", (hide_results(call=3, covers=1), add_turn(3, "three")), after=3, at=1.0)
     newer = PassDecided(call=4, reason="due", summary=Summary(covers=2, text="both", block="[both]"))
     store.append("s", (newer,), after=5, at=1.0)
     store.create(new_session("fork", parent="s", shared=5))

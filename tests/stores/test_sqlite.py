@@ -76,6 +76,18 @@ def test_who_may_not_wait_does_not(store: SqliteStore) -> None:
         assert store.try_length("s") is None
 
 
+def test_a_damaged_row_keeps_no_old_session(store: SqliteStore, path: Path) -> None:
+    """What is full can be emptied, although a listing says that a row is damaged."""
+    for number, key in enumerate("abc"):
+        begin_session(store, key, add_turn(1), at=float(number))
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute("UPDATE sessions SET family = 7 WHERE key = ?", (b"b",))
+    with pytest.raises(CorruptError):
+        store.sessions()
+    assert store.purge(older_than=2.0).sessions == ("a", "b")
+    assert [info.key for info in store.sessions()] == ["c"]
+
+
 def test_what_is_forgotten_is_overwritten(store: SqliteStore, path: Path) -> None:
     """A deleted session's words are in no file once it is compacted, nor in the index."""
     words = "unforgettable words"

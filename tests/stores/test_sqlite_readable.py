@@ -18,7 +18,15 @@ from elision.trajectory.events import Event, PassDecided, TurnAdded, UsageReport
 from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Action, Observation, Turn
 from elision.trajectory.usage import Usage
-from tests.stores.session_logs import ODD_KEYS, add_turn, amend_turn, begin_session, list_every_event, new_session
+from tests.stores.session_logs import (
+    ODD_KEYS,
+    add_turn,
+    amend_turn,
+    begin_session,
+    hide_results,
+    list_every_event,
+    new_session,
+)
 
 LONG = "NUL \0, lone \ud800, 大小 🗿\n" * 4_000
 COLUMNS = "turn, observation, placeholder, masked_at, summarized_at, summary"
@@ -36,16 +44,6 @@ def list_rows(path: Path, session: str = "s") -> list[tuple[Any, ...]]:
 
 def open_whole(path: Path) -> Store:
     return open_store(f"sqlite:///{path}?turns=full")
-
-
-def hidden(*keys: tuple[int, int], call: int, covers: int = 0) -> PassDecided:
-    summary = Summary(covers=covers, text="all", block="[all]") if covers else None
-    return PassDecided(
-        call=call,
-        reason="due",
-        edits=tuple(Edit(key, "mask", f"[t{key[0]}.{key[1]}]") for key in keys),
-        summary=summary,
-    )
 
 
 def test_turns_are_read_whole(tmp_path: Path) -> None:
@@ -89,11 +87,11 @@ EVENTS: list[Event] = [
     add_turn(1, "one", "more"),
     UsageReported(call=2, usage=Usage(input=3, output=2)),
     add_turn(2, "two"),
-    hidden((1, 2), call=3),
+    hide_results((1, 2), call=3),
     amend_turn(2, "two again"),
     add_turn(3, "three"),
     PassDecided(call=4, reason="fits", edits=(Edit((3, 1), "clip", "thr…"), Edit((1, 1), "mask", "[t1.1]"))),
-    hidden((1, 9), (9, 1), (0, 1), (1, 0), (2**70, 1), (1, 2**70), call=4, covers=2),
+    hide_results((1, 9), (9, 1), (0, 1), (1, 0), (2**70, 1), (1, 2**70), call=4, covers=2),
 ]
 ROWS = [
     (1, "one\n\nmore", "[t1.1]\n\n[t1.2]", 3, 4, "all"),

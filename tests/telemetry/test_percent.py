@@ -12,10 +12,11 @@ from tests.cli import stored
 
 
 @pytest.mark.parametrize(
-    ("share", "digits", "text"), [(-0.746, 1, "−74.6 %"), (0.0123, 1, "+1.2 %"), (-0.0003, 2, "−0.03 %")]
+    ("share", "digits", "text"),
+    [(-0.746, 1, "−74.6 %"), (0.0123, 1, "+1.2 %"), (-0.0003, 2, "−0.03 %"), (-0.0001, 1, "+0.0 %")],
 )
 def test_a_change_has_a_sign_and_a_space(share: float, digits: int, text: str) -> None:
-    """The minus is as wide as the plus."""
+    """The minus is as wide as the plus, and what is nothing once it is rounded has none."""
     assert format_signed_percent(share, digits) == text
     assert format_signed(100 * share, digits) == text.removesuffix(" %")
 

@@ -69,17 +69,12 @@ def describe_recorded_bill(report: AuditReport) -> str:
         f"The causes of {calls} sum to {format_usd(report.stated_list_usd)}; the logs state"
         f" {format_usd(report.stated_usd)} for them"
     )
-    return text if difference is None else f"{text} ({format_difference(difference)})."
+    return text if difference is None else f"{text} ({format_signed_percent(difference, 2)})."
 
 
 def _is_deviating(run: AuditedRun) -> bool:
     difference = compare_bills(run.stated_usd, run.stated_list_usd)
     return bool(run.file) and difference is not None and abs(difference) > TOLERANCE
-
-
-def format_difference(difference: float) -> str:
-    """Return a share with its sign and two decimals: `+0.03 %`; nearly nothing is `+0.00 %`."""
-    return format_signed_percent(difference if difference <= -0.00005 else abs(difference), digits=2)
 
 
 def list_audit_notes(report: AuditReport) -> Iterator[str]:
@@ -119,7 +114,7 @@ def list_reader_cells(runs: Sequence[AuditedRun]) -> list[str]:
         format_count(sum(run.calls for run in runs)),
         format_usd(sum(run.usd for run in runs)) if causes else NOTHING,
         format_usd(stated) if stated else NOTHING,
-        NOTHING if difference is None else format_difference(difference),
+        NOTHING if difference is None else format_signed_percent(difference, 2),
         NOTHING if largest is None else CAUSES[largest].title,
     ]
 

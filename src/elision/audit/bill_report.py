@@ -13,7 +13,6 @@ from elision.audit.audit_wording import (
     describe_finding,
     describe_recorded_bill,
     describe_saving,
-    format_difference,
     list_audit_notes,
     list_reader_cells,
     list_saving_rows,
@@ -38,6 +37,7 @@ from elision.lab.report.report import (
     Table,
     TableRow,
 )
+from elision.telemetry.percent import format_signed_percent
 
 #: Calls that a terminal lists.
 _FEW_CALLS: Final = 5
@@ -210,7 +210,7 @@ def _build_run_table(report: AuditReport) -> Table:
             format_count(run.calls),
             format_usd(run.usd),
             format_usd(run.stated_usd) if run.stated_calls else NOTHING,
-            NOTHING if difference is None else format_difference(difference),
+            NOTHING if difference is None else format_signed_percent(difference, 2),
             format_share(divide_or_none(sum(avoidable.values()), run.usd)),
             NOTHING if largest is None else CAUSES[largest].title,
             run.model,

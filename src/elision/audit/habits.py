@@ -88,7 +88,8 @@ class HabitMeter:
         """
         found: dict[Habit, CauseTotal] = {}
         if request.call in self._apart:
-            found["reads-apart"] = CauseTotal(old, usd := cost(0, old), usd, 1)
+            usd = cost(0, old)
+            found["reads-apart"] = CauseTotal(old, usd, usd, 1)
         if tokens := self._rewritten.get(request.call, 0):
             usd = min(tokens, request.usage.output) * output_price / 1e6
             found["whole-files"] = CauseTotal(tokens, usd, usd, 1)

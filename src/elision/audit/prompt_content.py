@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from elision.audit.cause_table import Cause
 from elision.lab.evidence import collect_evidence
@@ -14,6 +14,7 @@ from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.plan import Key
 from elision.trajectory.tokens import Sizer
+from elision.trajectory.tool_definitions import get_tool_name, list_tools
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment, Track, View
@@ -122,27 +123,10 @@ def measure_unused_tools(trajectory: Trajectory, sizer: Sizer) -> float:
     for tool in list_tools(trajectory.head):
         tokens = sizer.count_tools(Head(tools=(tool,)))
         every += tokens
-        if _get_name(tool) not in called:
+        if get_tool_name(tool) not in called:
             unused += tokens
     # A run without any call may have been cut off before its first one.
     return unused / every if every and called else 0.0
-
-
-def list_tools(head: Head) -> Iterator[Mapping[str, Any]]:
-    """Yield the tool definitions one by one, out of Gemini's groups too."""
-    for tool in head.tools:
-        declared = tool.get("functionDeclarations") or tool.get("function_declarations")
-        if isinstance(declared, list):
-            yield from (each for each in declared if isinstance(each, Mapping))
-        else:
-            yield tool
-
-
-def _get_name(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function")
-    if isinstance(function, Mapping):
-        return str(function.get("name", ""))
-    return str(tool.get("name", ""))
 
 
 @dataclass(slots=True)

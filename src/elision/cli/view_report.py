@@ -27,12 +27,12 @@ from elision.lab.results import BILLED, RECORDED
 from elision.lab.view_bills import EVERYTHING, ViewBills
 from elision.lab.views import ViewAt
 from elision.providers.shared.base_renderer import describe_part
-from elision.providers.shared.json_reading import mapping_in
 from elision.trajectory.content import Content, Text
 from elision.trajectory.control_characters import escape_controls
 from elision.trajectory.plan import make_handle
 from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.tokens import Sizer
+from elision.trajectory.tool_definitions import get_tool_name, list_tools
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Message, Observation, Turn
 from elision.trajectory.view import Segment
@@ -249,8 +249,7 @@ def text_of_content(parts: Content) -> str:
 
 def list_tool_names(trajectory: Trajectory) -> list[str]:
     """The names in tool definitions of any dialect."""
-    found = (tool.get("name") or mapping_in(tool.get("function")).get("name") for tool in trajectory.head.tools)
-    return [escape_controls(name) if isinstance(name, str) else "?" for name in found]
+    return [escape_controls(get_tool_name(tool)) or "?" for tool in list_tools(trajectory.head)]
 
 
 def covered_turns(shown: ViewAt) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from elision.providers.detect import find_tools_provider
 from elision.strategies.extractors.outcome import shorten_to_line
 from elision.trajectory.prices import Prices
-from elision.trajectory.turn import Head, Message
+from elision.trajectory.tool_definitions import get_tool_name, list_tools
+from elision.trajectory.turn import Head
 
 #: What of a head has changed.
 HeadChange: TypeAlias = Literal["text", "order", "tools"]
@@ -17,32 +17,32 @@ HeadChange: TypeAlias = Literal["text", "order", "tools"]
 _NAME: Final = 60
 
 
-def find_head_change(before: Head, after: Head) -> tuple[HeadChange, str] | None:
-    """Return what of a head has changed, and where, in words; None where the request says the same.
-
-    The words name a place or a tool, and never quote a prompt, which may hold what no log should.
-    """
+def find_head_change(before: Head, after: Head) -> HeadChange | None:
+    """Return what of a head has changed; None where the request says the same."""
     # What is added behind the task leaves the prompt before it as it was.
     if after.messages[: len(before.messages)] != before.messages:
-        return "text", _describe_text(before.messages, after.messages)
+        return "text"
     # In the shape of another API they go to another provider, whose cache is another one.
     if before.tools == after.tools or find_tools_provider(before.tools) is not find_tools_provider(after.tools):
         return None
-    known, new = ([_get_name(tool) for tool in head.tools] for head in (before, after))
-    if known != new and sorted(known) == sorted(new):
-        first = next(name for name, other in zip(new, known, strict=True) if name != other)
-        return "order", f"the tools came in another order, from {shorten_to_line(first, _NAME)!r} on"
-    for tool, other in zip_longest(after.tools, before.tools):
-        if tool != other:
-            name = shorten_to_line(_get_name(tool or other), _NAME)
-            return "tools", f"the tools changed, from {name!r} on"
-    return None
+    known, new = (list(map(get_tool_name, list_tools(head))) for head in (before, after))
+    return "order" if known != new and sorted(known) == sorted(new) else "tools"
 
 
-def describe_head_change(where: str, tokens: int, prices: Prices) -> str:
-    """Return the note of a change. tokens: of the prompt. "" where the model has no cache that a change could break."""
+def describe_head_change(change: HeadChange, before: Head, after: Head, tokens: int, prices: Prices) -> str:
+    """Return the note of a change; "" where the model has no cache that it could break. tokens: of the prompt.
+
+    It names a place or a tool, and never quotes a prompt, which may hold what no log should.
+    """
     if not prices.has_cache or tokens < prices.cache.minimum:
         return ""
+    if change == "text":
+        where = _describe_text(before, after)
+    else:
+        pairs = zip_longest(list_tools(after), list_tools(before))
+        first = next(tool or other for tool, other in pairs if tool != other)
+        verb = "came in another order" if change == "order" else "changed"
+        where = f"the tools {verb}, from {shorten_to_line(get_tool_name(first), _NAME)!r} on"
     rates = prices.find_rates(tokens)
     usd = tokens * (rates.write_price - rates.read_price) / 1e6
     return (
@@ -51,21 +51,12 @@ def describe_head_change(where: str, tokens: int, prices: Prices) -> str:
     )
 
 
-def _describe_text(before: Sequence[Message], after: Sequence[Message]) -> str:
-    for message, other in zip_longest(after[: len(before)], before):
-        if message == other:
-            continue
-        text, known = (each.text if each is not None else "" for each in (message, other))
-        place = next((at for at, pair in enumerate(zip(text, known, strict=False)) if pair[0] != pair[1]), None)
-        place = min(len(text), len(known)) if place is None else place
-        role = (message or other).role
-        what = {"system": "the system prompt", "developer": "the developer's message"}.get(role, "the task")
-        return f"{what} changed, from character {place + 1:,} on"
-    return "the system prompt changed"
-
-
-def _get_name(tool: Mapping[str, Any]) -> str:
-    """Return the name of a tool's definition, in any API's shape; "" where it has none."""
-    function = tool.get("function")
-    name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
-    return name if isinstance(name, str) else ""
+def _describe_text(before: Head, after: Head) -> str:
+    """Return which message changed, and from which character on."""
+    pairs = zip_longest(after.messages[: len(before.messages)], before.messages)
+    message, known = next(pair for pair in pairs if pair[0] != pair[1])
+    what = {"system": "the system prompt", "developer": "the developer's message"}.get(known.role, "the task")
+    texts = [each.text if each is not None else "" for each in (message, known)]
+    differing = (place for place, (one, other) in enumerate(zip(*texts, strict=False)) if one != other)
+    place = next(differing, min(map(len, texts)))
+    return f"{what} changed, from character {place + 1:,} on"

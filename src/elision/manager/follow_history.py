@@ -513,10 +513,13 @@ class HistoryFollower:
     def _note_head_change(self, before: Head, branch: SessionBranch) -> None:
         """Say once of each kind that the head is another one than at the call before."""
         state = branch.log.state
-        found = find_head_change(before, state.head)
-        if found is not None and found[0] not in self._head_changes:
-            self._head_changes.add(found[0])
-            self.notes.append(describe_head_change(found[1], state.make_raw_view().tokens, self.logs.prices))
+        change = find_head_change(before, state.head)
+        if change is None or change in self._head_changes:
+            return
+        tokens = state.make_raw_view().tokens
+        if note := describe_head_change(change, before, state.head, tokens, self.logs.prices):
+            self._head_changes.add(change)
+            self.notes.append(note)
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:
         """Return whether the caller's `pin` keeps `message` visible; False where it raises, which is a fault."""

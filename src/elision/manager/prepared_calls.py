@@ -239,15 +239,13 @@ class PreparedCalls:
 
     def record_reports(self) -> None:
         """Record what was reported for the present branch; no other work has its log."""
-        left: deque[tuple[SessionBranch, UsageReported]] = deque()
-        while self._reports:
+        for _ in range(len(self._reports)):
             branch, reported = self._reports.popleft()
             at_hand = self._preparer.branch
             if at_hand is not None and at_hand.key == branch.key:
                 at_hand.log.record_event(reported)
             else:
-                left.append((branch, reported))
-        self._reports = left
+                self._reports.append((branch, reported))
 
     def _write_left_reports(self) -> Steps[None]:
         """Record the usage that came after its branch was left, each with its call. Failures are logged."""

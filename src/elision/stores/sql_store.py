@@ -259,23 +259,29 @@ class SqlStore(StoreBase, Generic[C]):
             stored = self._database.read(self._count_purged_bytes, patient=True)
         gone: list[str] = []
         freed = 0
-        for info in reversed(self.sessions()):
-            is_old = older_than is not None and info.changed < older_than
+        # Of a row that is damaged elsewhere the rest counts: it must not keep what is full from being emptied.
+        for changed, key, records in self._database.read(self._list_ages):
+            is_old = older_than is not None and changed < older_than
             is_too_much = max_bytes is not None and stored - freed > max_bytes
             if not is_old and not is_too_much:
                 break
-            freed_bytes = self._purge_session(info)
+            freed_bytes = self._purge_session(key, records)
             if freed_bytes is not None:
-                gone.append(info.key)
+                gone.append(key)
                 freed += freed_bytes
         return PurgeResult(sessions=tuple(gone), freed_bytes=freed)
 
-    def _purge_session(self, info: SessionInfo) -> int | None:
+    def _list_ages(self, cursor: C) -> list[tuple[float, str, int]]:
+        """Return when each session changed last, its name and its length, the oldest first."""
+        rows = cursor.execute(self._sql["ages"]).fetchall()
+        return sorted((changed, self._dialect.decode_name(key), records) for changed, key, records in rows)
+
+    def _purge_session(self, key: str, records: int) -> int | None:
         """Delete a session; return the bytes freed, None if another process wrote to it or deleted it."""
 
         def work(cursor: C) -> int | None:
-            row = self._lock_session(cursor, info.key)
-            if row is None or row[1] != info.records:
+            row = self._lock_session(cursor, key)
+            if row is None or row[1] != records:
                 return None
             return self._delete_session(cursor, row[0])
 

@@ -15,4 +15,5 @@ def format_signed_percent(share: float, digits: int = 1) -> str:
 
 def format_signed(value: float, digits: int = 1) -> str:
     """Return a number with its sign: `−74.6`, `+1.2`."""
-    return f"{value:+.{digits}f}".replace("-", MINUS)
+    # What is nothing once it is rounded has no minus.
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", MINUS)

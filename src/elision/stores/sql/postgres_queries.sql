@@ -89,6 +89,9 @@ select id, records from agent_context_sessions where session = %(session)s and i
 select session, family, parent, relation, begun, changed, records, turns, raw_bytes
 from agent_context_sessions where changed >= %(since)s
 
+-- name: ages
+select changed, session, records from agent_context_sessions
+
 -- name: sessions_of_family
 select session, family, parent, relation, begun, changed, records, turns, raw_bytes
 from agent_context_sessions

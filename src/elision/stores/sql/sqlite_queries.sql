@@ -16,6 +16,9 @@ SELECT key, family, parent, relation, begun, changed, records, turns, raw_bytes 
 SELECT key, family, parent, relation, begun, changed, records, turns, raw_bytes
 FROM sessions WHERE changed >= :since ORDER BY changed DESC, key DESC
 
+-- name: ages
+SELECT changed, key, records FROM sessions
+
 -- No byte of UTF-8 is as great as the last one.
 
 -- name: sessions_of_family
