@@ -21,7 +21,9 @@ PACE: Final = 0.001
 #: In a request, at either end: it is answered with so many bytes of text.
 _HUGE: Final = b'"user":"huge answer"'
 HUGE_BYTES: Final = 8_000_000
-_HUGE_TEXT: Final = "word " * (HUGE_BYTES // 5)
+#: Without a character that JSON escapes, so nobody waits for this program to encode it.
+_HUGE_TEXT: Final = b"word " * (HUGE_BYTES // 5)
+_TEXT: Final = b"I will look at the test that fails first."
 #: What a request's address ends with that is never answered.
 HOLD: Final = "?hold"
 _STREAMS: Final = (b'"stream":true', b'"stream": true')
@@ -31,12 +33,12 @@ _DONE: Final = b"data: [DONE]\n\n"
 
 
 @lru_cache(maxsize=16)
-def answer(size: int, text: str = "I will look at the test that fails first.") -> bytes:
-    """A whole answer to a request of so many bytes. Kept, because to write one of megabytes takes long."""
-    message = {"role": "assistant", "content": text, "refusal": None}
+def answer(size: int, text: bytes = _TEXT) -> bytes:
+    """A whole answer to a request of so many bytes."""
+    message = {"role": "assistant", "content": "TEXT", "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     found = {**_COMMON, "object": "chat.completion", "choices": [choice], "usage": _usage(size)}
-    body = json.dumps(found).encode()
+    body = json.dumps(found).encode().replace(b"TEXT", text)
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 

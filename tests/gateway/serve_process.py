@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -60,6 +61,16 @@ class ServeProcess:
         task = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children")
         found = {int(each) for each in task.read_text().split()}
         return {each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()}
+
+    def wait_for_workers(self, count: int) -> set[int]:
+        """The processes, once there are `count` of them. Fails with the log where there will be no more."""
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while len(found := self.list_workers()) != count:
+            assert self.popen.poll() is None, f"it ended with {self.popen.returncode}: {self.first_lines} {self.log}"
+            assert time.monotonic() < until, f"workers {found}: {self.first_lines} {self.log}"
+            # Whatever runs beside this may need the processor.
+            time.sleep(0.01)
+        return found
 
     def end_process(self, number: int = signal.SIGTERM) -> int:
         if self.popen.poll() is None:

@@ -7,7 +7,6 @@ import os
 import random
 import re
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -151,10 +150,7 @@ def test_no_kill_loses_a_session(tmp_path: Path, report_figures: ReportFigures) 
             options += ["--store", f"sqlite:///{tmp_path}/killed.db", "-s", EAGER]
             with start_serve(tmp_path, *options) as gateway:
                 # Both workers are up, so that one of them always serves.
-                until = time.monotonic() + PATIENCE
-                while len(gateway.list_workers()) < 2:
-                    assert time.monotonic() < until
-                    await asyncio.sleep(0)
+                await asyncio.to_thread(gateway.wait_for_workers, 2)
                 killed = await work(gateway, held, calls, KILLS)
                 assert await asyncio.to_thread(gateway.end_process) == 0
                 assert "Traceback" not in gateway.log

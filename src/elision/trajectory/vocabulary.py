@@ -54,8 +54,10 @@ LONGEST_COUNTED: Final = 100_000
 _BLOCK: Final = 1_536
 #: Seconds of processor time from which on that call was slow. Known words take 0.3 to 0.9 ms, new ones 4 to 13 ms.
 _SLOW_SECONDS: Final = 0.0025
-#: Slow calls in a row after which the rest of a text is not given to gigatoken.
-_MOST_SLOW: Final = 2
+#: Characters at the start of a long piece that show whether its words are known.
+_TRIED: Final = 4_096
+#: Slow trials in a row after which the rest of a text is not given to gigatoken.
+_MOST_SLOW: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +179,14 @@ class GigatokenEncoder:
         for piece in _split_text(text):
             if piece != before:
                 before = piece
-                # It keeps every word that it ever split, and stops all threads while it learns them. tiktoken does
-                # neither, so it counts what follows in a large text of ever new words, such as base64.
-                if slow == _MOST_SLOW or not (piece.isascii() or _SETTLED.fullmatch(piece)):
+                # It keeps every word that it ever split, and stops all threads while it learns them, up to 0.1 s where
+                # its table grows. tiktoken does neither, so it counts large texts of ever new words, such as base64.
+                if slow < _MOST_SLOW and len(piece) == LONGEST_COUNTED:
+                    slow = slow + 1 if self._is_new(piece[:_TRIED]) else 0
+                if slow or not (piece.isascii() or _SETTLED.fullmatch(piece)):
                     counted = self._load_reference().count(piece)
                 else:
-                    began = thread_time()
                     counted = self._count_piece(piece)
-                    is_slow = len(piece) == LONGEST_COUNTED and thread_time() - began > _SLOW_SECONDS
-                    slow = slow + 1 if is_slow else 0
             # The same again where megabytes are white space, which takes longest of all.
             tokens += counted
         return tokens
@@ -194,6 +195,12 @@ class GigatokenEncoder:
         if self._reference is None:
             self._reference = TiktokenEncoder(self._name)
         return self._reference
+
+    def _is_new(self, text: str) -> bool:
+        """Return whether most words of `text` had to be learned."""
+        began = thread_time()
+        self._count_piece(text)
+        return thread_time() - began > _SLOW_SECONDS * len(text) / LONGEST_COUNTED
 
     def _count_piece(self, text: str) -> int:
         if self._grown_bytes > MAX_GROWN_BYTES:
