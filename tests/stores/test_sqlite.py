@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -235,6 +235,30 @@ def test_processes_may_make_one_file_at_once(path: Path) -> None:
     with start_processes([command] * 4, cwd=ROOT, stderr=subprocess.PIPE, text=True) as children:
         said = [child.communicate()[1] for child in children]
     assert [child.returncode for child in children] == [0] * 4, said
+
+
+@pytest.mark.parametrize("read", ["PRAGMA user_version", "PRAGMA application_id"])
+def test_another_process_may_make_the_file_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch, read: str) -> None:
+    """A file that was empty a moment ago, and has tables now, is no database of another program."""
+    connect, tried = sqlite3.connect, list[str]()
+
+    class Watched(sqlite3.Connection):
+        def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
+            found = super().execute(sql, *values)
+            if sql == read and not tried:
+                tried.append(sql)
+                monkeypatch.setattr(sqlite3, "connect", connect)
+                # A statement that has not ended would keep others from writing.
+                [(value,)] = found.fetchall()
+                found = super().execute("SELECT ?", (value,))
+                # It makes the tables, or waits for the one that reads.
+                with suppress(StoreError):
+                    SqliteStore(path, busy_seconds=0.0).close()
+            return found
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, **named, factory=Watched))
+    SqliteStore(path).close()
+    assert tried == [read]
 
 
 def test_two_openings_see_each_other(path: Path) -> None:

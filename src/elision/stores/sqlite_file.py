@@ -327,7 +327,8 @@ class SqliteFile:
         """Make the tables of a new file. Raises StoreError for a file that is not changed: another program's, or ours
         with a schema of another version.
         """
-        with self.use_connection() as connection:
+        # One state of the file: another process may make its tables in this moment.
+        with self.read_transaction() as connection:
             version = _read_version(connection)
             if _is_foreign(connection):
                 raise StoreError(f"{self.path}: it is a database of another program; name another file")
@@ -336,10 +337,11 @@ class SqliteFile:
                     f"{self.path}: has a schema of version {version}, and this Elision reads version {VERSION} alone; "
                     "use the elision that made it, or name another file"
                 )
-            if self._is_read_only:
-                if version == 0:
-                    raise missing_store_error(str(self.path))
-                return
+            if self._is_read_only and version == 0:
+                raise missing_store_error(str(self.path))
+        if self._is_read_only:
+            return
+        with self.use_connection() as connection:
             for setting in _SETTINGS:
                 connection.execute(setting).fetchall()
         if version == 0:
