@@ -261,6 +261,27 @@ def test_another_process_may_make_the_file_meanwhile(path: Path, monkeypatch: py
     assert tried == [read]
 
 
+def test_the_journal_mode_waits_for_another_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself fails at once, where another process makes the same file."""
+    connect, tried = sqlite3.connect, list[str]()
+
+    class Watched(sqlite3.Connection):
+        def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
+            if sql == "PRAGMA journal_mode = WAL" and len(tried) < 3:
+                tried.append(sql)
+                error = sqlite3.OperationalError("database is locked")
+                error.sqlite_errorname = "SQLITE_BUSY"
+                raise error
+            return super().execute(sql, *values)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, **named, factory=Watched))
+    with closing(SqliteStore(path)) as store:
+        assert asked(store, "PRAGMA journal_mode") == "wal"
+    tried.clear()
+    with pytest.raises(StoreError, match=r"kept it locked for 0 s"):
+        SqliteStore(path, busy_seconds=0.0)
+
+
 def test_two_openings_see_each_other(path: Path) -> None:
     """At once, and the one that is behind gets a conflict."""
     with closing(SqliteStore(path)) as one, closing(SqliteStore(path)) as two:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -40,6 +41,8 @@ _VERSION_PLACE: Final = slice(60, 64)
 _APPLICATION_PLACE: Final = slice(68, 72)
 #: Seconds that a writer waits for another one.
 BUSY_SECONDS: Final = 5.0
+#: Seconds until a setting is tried again that SQLite did not wait for.
+_RETRY_SECONDS: Final = 0.005
 #: The write-ahead log is cut back to this many bytes where it grew beyond.
 _LOG_BYTES: Final = 16 << 20
 #: Memory for pages of the file; the system keeps the others in its own cache.
@@ -261,7 +264,7 @@ class SqliteFile:
         try:
             connection.execute(begin)
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+            if _is_busy(error):
                 self._busy_failures += 1
                 connection.execute("PRAGMA busy_timeout = 0")
             raise
@@ -343,7 +346,7 @@ class SqliteFile:
             return
         with self.use_connection() as connection:
             for setting in _SETTINGS:
-                connection.execute(setting).fetchall()
+                self._set_patiently(connection, setting)
         if version == 0:
             with self.write_transaction() as connection:
                 # Asked again: another process may have done it while this one waited for the lock.
@@ -352,6 +355,22 @@ class SqliteFile:
                         connection.execute(statement)
                     connection.execute(f"PRAGMA application_id = {APPLICATION}")
                     connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _set_patiently(self, connection: sqlite3.Connection, setting: str) -> None:
+        """Execute a setting, and wait for other processes where SQLite does not: while it changes the journal mode."""
+        until = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute(setting).fetchall()
+                return
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or time.monotonic() >= until:
+                    raise
+            time.sleep(_RETRY_SECONDS)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
 
 
 def _read_version(connection: sqlite3.Connection) -> int:
