@@ -6,14 +6,12 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from elision.config import OPTION, Settings, load_settings
 from elision.errors import SettingError
 from elision.providers.provider_table import HOSTS
-
-#: Stores that several processes cannot share.
-_SINGLE_PROCESS_STORES: Final = ("memory", "linear-hash")
+from elision.stores.store_urls import STORE_KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +62,7 @@ class GatewaySettings:
                 "would be open to them; give an admin token (ELISION_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
             )
         scheme = self.library.store.partition(":")[0]
-        if self.workers > 1 and scheme in _SINGLE_PROCESS_STORES:
+        if self.workers > 1 and not STORE_KINDS[scheme].is_shared:
             raise SettingError(
                 f"{self._name_setting('workers')} {self.workers}: a store at {scheme}: serves one process; give "
                 "another store, such as sqlite: or postgresql://..., or one worker"

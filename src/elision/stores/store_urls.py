@@ -6,7 +6,8 @@ default: `elision/sessions.db` in the user's state folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -44,16 +45,14 @@ def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
     busy_seconds: how long a SQLite store waits while another process writes. Raises StoreError, also where it cannot be
     written; MissingExtra.
     """
-    scheme, colon, rest = url.partition(":")
-    opener = OPENERS.get(scheme)
-    if not colon or opener is None:
+    scheme, colon, _ = url.partition(":")
+    kind = STORE_KINDS.get(scheme)
+    if not colon or kind is None:
         meant = f"; did you mean sqlite:///{url}? Or" if url and not colon else ";"
         raise StoreError(
             f"{_hide_credentials(url)!r} is not the address of a store{meant} give one of: {', '.join(FORMS)}"
         )
-    if scheme == "sqlite":
-        return _open_sqlite(locate_store(url).removeprefix("sqlite:"), busy_seconds)
-    return opener(rest)
+    return kind.open(locate_store(url).partition(":")[2], busy_seconds)
 
 
 def open_or_replace(url: str, *, busy_seconds: float = BUSY_SECONDS) -> tuple[Store, str]:
@@ -92,25 +91,10 @@ def open_for_reading(url: str) -> Store:
     Methods that change something raise StoreError. Raises MissingStore, StoreError, MissingExtra.
     """
     scheme, _, rest = locate_store(url).partition(":")
-    if scheme == "sqlite" and parse_path(rest, scheme) != ":memory:":
-        return SqliteStore(Path(parse_path(rest, scheme)), read_only=True)
-    if scheme == "linear-hash":
-        # Its dozen modules take a tenth of the time of `from elision import ContextManager`.
-        from elision.stores.linear_hash.store import LinearHashStore
-
-        return LinearHashStore(parse_path(rest, scheme), read_only=True)
-    if scheme in ("postgresql", "postgres"):
-        # psycopg is an extra, and loading it takes longer than all the rest of a store.
-        from elision.stores.postgres.store import open_postgres
-
-        return open_postgres(rest, read_only=True)
-    return open_existing(url)
-
-
-#: Stores that are files or folders.
-FILE_SCHEMES = ("sqlite", "linear-hash")
-#: How their addresses are written.
-FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
+    kind = STORE_KINDS.get(scheme)
+    if kind is None or kind.open_to_read is None:
+        return open_existing(url)
+    return kind.open_to_read(rest)
 
 
 def parse_path(rest: str, scheme: str) -> str:
@@ -147,18 +131,23 @@ def _split_turns(rest: str) -> tuple[str, bool]:
     return path, value == "full"
 
 
-def _open_linear_hash(rest: str) -> Store:
+def _open_sqlite_to_read(rest: str) -> Store:
+    path = parse_path(rest, "sqlite")
+    return _open_sqlite(rest) if path == ":memory:" else SqliteStore(Path(path), read_only=True)
+
+
+def _open_linear_hash(rest: str, *, read_only: bool = False) -> Store:
     # Its dozen modules take a tenth of the time of `from elision import ContextManager`.
     from elision.stores.linear_hash.store import LinearHashStore
 
-    return LinearHashStore(parse_path(rest, "linear-hash"))
+    return LinearHashStore(parse_path(rest, "linear-hash"), read_only=read_only)
 
 
-def _open_postgres(rest: str) -> Store:
+def _open_postgres(rest: str, *, read_only: bool = False) -> Store:
     # psycopg is an extra, and loading it takes longer than all the rest of a store.
     from elision.stores.postgres.store import open_postgres
 
-    return open_postgres(rest)
+    return open_postgres(rest, read_only=read_only)
 
 
 def _hide_credentials(url: str) -> str:
@@ -167,10 +156,49 @@ def _hide_credentials(url: str) -> str:
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 
 
-OPENERS: dict[str, Callable[[str], Store]] = {
-    "memory": lambda _: MemoryStore(),
-    "sqlite": _open_sqlite,
-    "linear-hash": _open_linear_hash,
-    "postgresql": _open_postgres,
-    "postgres": _open_postgres,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """How the stores of one scheme are opened, from what follows `SCHEME:` in an address.
+
+    form:         how addresses are written. open: opens one to be read and written, and makes it if it is not there;
+                  takes the seconds that it waits while another process writes.
+    open_to_read: opens one that is there, and writes nothing; None for a store that is always open for both.
+    is_in_files:  whether the address is the path of a file or folder. is_shared: whether several processes may use one.
+    """
+
+    form: str
+    open: Callable[[str, float], Store]
+    open_to_read: Callable[[str], Store] | None = None
+    is_in_files: bool = False
+    is_shared: bool = False
+
+
+_POSTGRES: Final = StoreKind(
+    form="postgresql://HOST/DATABASE",
+    open=lambda rest, _: _open_postgres(rest),
+    open_to_read=lambda rest: _open_postgres(rest, read_only=True),
+    is_shared=True,
+)
+#: Scheme -> its stores. A further kind is a file of its own and a row here.
+STORE_KINDS: Final[Mapping[str, StoreKind]] = {
+    "memory": StoreKind(form="memory:", open=lambda *_: MemoryStore()),
+    "sqlite": StoreKind(
+        form="sqlite:///FILE",
+        open=_open_sqlite,
+        open_to_read=_open_sqlite_to_read,
+        is_in_files=True,
+        is_shared=True,
+    ),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "linear-hash": StoreKind(
+        form="linear-hash:///FOLDER",
+        open=lambda rest, _: _open_linear_hash(rest),
+        open_to_read=lambda rest: _open_linear_hash(rest, read_only=True),
+        is_in_files=True,
+    ),
 }
+#: Stores that are files or folders.
+FILE_SCHEMES: Final = tuple(scheme for scheme, kind in STORE_KINDS.items() if kind.is_in_files)
+#: How the addresses of stores are written.
+FORMS: Final = tuple(dict.fromkeys(kind.form for kind in STORE_KINDS.values()))
