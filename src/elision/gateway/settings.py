@@ -18,6 +18,7 @@ from elision.stores.store_urls import STORE_KINDS
 class GatewaySettings:
     """`docs/reference/settings.md` has the meanings and defaults. Raises SettingError.
 
+    upstreams: host -> where requests to it go, for the hosts that have an address.
     library: strategy, store and all else that a session goes by; `library.options()` are a ContextManager's.
     Sizes are bytes, of one worker. A limit that is None is none.
     """
@@ -28,9 +29,7 @@ class GatewaySettings:
     admin_token: str | None = field(repr=False)
     secret: str | None = field(repr=False)
     log: Literal["auto", "none", "text", "json"]
-    upstream_openai: str | None
-    upstream_anthropic: str | None
-    upstream_gemini: str | None
+    upstreams: Mapping[str, str]
     connect_seconds: float
     read_seconds: float
     proxy_env: bool
@@ -86,12 +85,6 @@ class GatewaySettings:
         return f"gateway_{name}"
 
     @property
-    def upstreams(self) -> dict[str, str]:
-        """Return the addresses of the providers that are configured, by their names."""
-        found = {name: getattr(self, f"upstream_{name}") for name in HOSTS}
-        return {name: address for name, address in found.items() if address}
-
-    @property
     def shared(self) -> bool:
         """Return whether other processes may serve the same sessions."""
         return self.workers > 1 or self.library.store.startswith("postgres")
@@ -110,7 +103,10 @@ def gateway_settings(
     arguments: named as `elision doctor --settings` shows them, such as gateway_port and store. Raises SettingError.
     """
     found = load_settings(environ, folder, **arguments)
-    return GatewaySettings(**found.gateway, library=found)
+    own = dict(found.gateway)
+    addresses = {name: own.pop(f"upstream_{name}") for name in HOSTS}
+    upstreams = {name: address for name, address in addresses.items() if address}
+    return GatewaySettings(**own, upstreams=upstreams, library=found)
 
 
 def is_loopback(host: str) -> bool:

@@ -14,14 +14,13 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from elision.errors import SettingError
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
-from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS, DialectName
 from elision.strategies.extractors.outcome import Extractor
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import ObservationRole
 
 #: Whether a message, as JSON, must never be hidden.
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
-DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 #: How long the cache entries live that are written at our breakpoints.
 CacheTtl: TypeAlias = Literal["client", "1h"]
@@ -161,7 +160,7 @@ class Advanced:
     parent: str = make_row("", "name of the session that started this one, for a sub-agent", NAME)
     dialect: DialectName = make_row(
         "auto",
-        "shape of the messages: `openai`, `openai-responses`, `anthropic` or `gemini`; `auto` detects it",
+        f"shape of the messages: {', '.join(f'`{name}`' for name in PROVIDERS)}; `auto` detects it",
         accept_choice(*get_args(DialectName)),
     )
     observations: ObservationRole = make_row(

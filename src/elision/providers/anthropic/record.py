@@ -19,9 +19,11 @@ from elision.providers.streaming.sse import format_event
 
 _HOST: Final = Host(
     name="anthropic",
+    title="Anthropic",
     url="https://api.anthropic.com",
     key_variable="ANTHROPIC_API_KEY",
     url_variable="ANTHROPIC_BASE_URL",
+    old_url_variables=("ANTHROPIC_API_BASE",),
     make_key_headers=lambda key: {"x-api-key": key},
     make_error_body=make_error_body,
     busy_status=529,

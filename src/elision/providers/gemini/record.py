@@ -34,6 +34,7 @@ def read_target(path: bytes, query: bytes) -> Target | None:
 
 _HOST: Final = Host(
     name="gemini",
+    title="Gemini",
     url="https://generativelanguage.googleapis.com",
     key_variable="GEMINI_API_KEY",
     url_variable="GOOGLE_GEMINI_BASE_URL",
