@@ -25,6 +25,7 @@ BENCHMARKS = (
     "gateway",
     "install",
     "memory",
+    "old-arguments",
     "peer-default",
     "per-call",
     "prepare",
