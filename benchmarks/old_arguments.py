@@ -23,16 +23,20 @@ from msgspec import structs
 
 from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
+from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
+from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.masking import Masking
+from elision.strategies.placeholder import Placeholders
 from elision.strategies.rules import Rule
 from elision.summarizers.touched_files import FileTouch, list_touches
 from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.content import Opaque, Text
+from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Observation
+from elision.trajectory.turn import Action, Observation, Turn
 
 PRICES: Final = ("claude-fable-5-2", "claude-opus-5-5", "anthropic", "openai", "uncached")
 #: Tokens of a value from which on it may be masked, and calls of the groups of runs.
@@ -44,16 +48,36 @@ MOVED, KEPT = "argument", "newest-write"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """USD of `masking` on the run as recorded, and of what masking arguments takes off. tokens: of maskable values."""
+    """One run. usd: of `masking`, as recorded. saved_usd: what masking arguments takes off. missing: turns that miss
+    something while arguments stay, and while they are masked."""
 
     calls: int
     usd: float
     saved_usd: float
-    tokens: int
+    missing: tuple[int, int]
 
     @property
     def share(self) -> float:
         return self.saved_usd / self.usd if self.usd else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markers(Placeholders):
+    """The default placeholders; a masked argument has its handle and its size alone."""
+
+    def write_placeholder(self, key: Key, turn: Turn, observation: Observation, known: KnownIdentifiers) -> str:
+        if observation.tool == MOVED:
+            return f"[{make_handle(key)}: {len(observation.text)} characters hidden]"
+        return Placeholders.write_placeholder(self, key, turn, observation, known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentMasking(Masking):
+    """`masking` with such markers."""
+
+    @property
+    def placeholders(self) -> Placeholders:
+        return Markers()
 
 
 def main(*, small: bool = False) -> None:
@@ -61,7 +85,7 @@ def main(*, small: bool = False) -> None:
     names = PRICES[1:2] if small else PRICES
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         outcomes = list(pool.map(partial(replay_all, price_lists=names), runs))
-    print(f"{'prices':18} {'calls':>6} {'runs':>4} {'saved':>7} {'median':>7} {'most':>7} {'least':>7} {'tokens':>10}")
+    print(f"{'prices':18} {'calls':>6} {'runs':>4} {'saved':>7} {'median':>7} {'most':>7} {'least':>7} {'missing':>10}")
     for name in names:
         for first, last in GROUPS:
             chosen = [each[name] for each in outcomes if first <= each[name].calls <= last]
@@ -72,46 +96,47 @@ def main(*, small: bool = False) -> None:
             cells += [median(shares), max(shares), min(shares)]
             calls = f"{first} +" if last == MANY else f"{first}-{last}"
             shown = " ".join(f"{cell:7.2%}" for cell in cells)
-            print(f"{name:18} {calls:>6} {len(chosen):4} {shown} {sum(each.tokens for each in chosen):10,}")
+            kept, masked = (sum(each.missing[place] for each in chosen) for place in (0, 1))
+            print(f"{name:18} {calls:>6} {len(chosen):4} {shown} {f'{kept} -> {masked}':>10}")
 
 
 def replay_all(run: Trajectory, price_lists: tuple[str, ...]) -> dict[str, Outcome]:
     """Replay `run` at each of `price_lists`: as recorded, with its arguments kept whole, and with them masked."""
     counting = sizer("openai", "o200k")
     whole = add_recorded_head(run, counting)
-    moved, tokens = move_arguments(whole, counting, Masking().window)
+    moved = move_arguments(whole, counting, Masking().window)
+    known = collect_evidence(moved)
     rules = [Rule(tag=KEPT, keep=True)]
     ages = {tag for turn in moved.turns for seen in turn.observations for tag in seen.tags if tag.startswith("after-")}
     rules += [Rule(tag=tag, after=int(tag.removeprefix("after-"))) for tag in sorted(ages)]
     outcomes = {}
     for name in price_lists:
         prices = find_named_prices(name)
-        keeping = Masking(gist=0, rules=(Rule(tag=MOVED, keep=True),))
-        kept = replay_run(moved, keeping, prices, counting).usd
-        masked = replay_run(moved, Masking(gist=0, rules=tuple(rules)), prices, counting).usd
+        kept, masked = (
+            replay_run(moved, ArgumentMasking(rules=each), prices, counting, known=known, tally=EvidenceTally())
+            for each in ((Rule(tag=MOVED, keep=True),), tuple(rules))
+        )
         usd = replay_run(whole, Masking(), prices, counting).usd
-        outcomes[name] = Outcome(calls=len(run.turns), usd=usd, saved_usd=kept - masked, tokens=tokens)
+        missing = (kept.evidence.regret_turns, masked.evidence.regret_turns)
+        outcomes[name] = Outcome(calls=len(run.turns), usd=usd, saved_usd=kept.usd - masked.usd, missing=missing)
     return outcomes
 
 
-def move_arguments(run: Trajectory, counting: Sizer, window: int) -> tuple[Trajectory, int]:
-    """Return `run` with long values as results, and the tokens of those that may be masked at some call."""
+def move_arguments(run: Trajectory, counting: Sizer, window: int) -> Trajectory:
+    """Return `run` with long values as results, each with a tag that says when it may be masked."""
     touches = list_touches(run.turns)
-    tokens = 0
     turns = []
     for turn in run.turns:
         actions, results = [], []
         for action in turn.actions:
             values = {} if action.implicit else dict(_list_long_values(action, counting))
             if values:
-                result = _make_result(action, values, _find_age_tag(turn.index, touches, window))
-                tokens += counting.count(result.text) if KEPT not in result.tags else 0
-                results.append(result)
+                results.append(_make_result(action, values, _find_age_tag(turn.index, touches, window)))
                 emptied = {name: "" if name in values else value for name, value in action.decoded_arguments.items()}
                 action = structs.replace(action, arguments=json.dumps(emptied))
             actions.append(action)
         turns.append(structs.replace(turn, actions=tuple(actions), observations=(*results, *turn.observations)))
-    return replace(run, turns=tuple(turns)), tokens
+    return replace(run, turns=tuple(turns))
 
 
 def _list_long_values(action: Action, counting: Sizer) -> Iterator[tuple[str, str]]:

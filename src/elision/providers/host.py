@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
-
-#: The name of a host: a key of `HOSTS`.
-HostName: TypeAlias = str
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +25,7 @@ class Host:
     version_anywhere: whether a version anywhere in a base URL stands for ours; else only one at its end does.
     """
 
-    name: HostName
+    name: str
     title: str
     url: str
     key_variable: str
