@@ -24,6 +24,7 @@ BENCHMARKS = (
     "frameworks",
     "gateway",
     "install",
+    "lifetimes",
     "memory",
     "peer-default",
     "per-call",
