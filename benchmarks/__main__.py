@@ -24,6 +24,7 @@ BENCHMARKS = (
     "frameworks",
     "gateway",
     "install",
+    "lifetimes",
     "memory",
     "old-arguments",
     "peer-default",
