@@ -90,7 +90,7 @@ def choose_deferral(request: IncomingRequest, model: Capabilities, provider: Pro
     deferred, saved = _select(definitions, sizer, is_native=is_native)
     saved -= _count(provider.search_tool if is_native else FIND_TOOL_DEFINITION, sizer)
     if saved < LEAST_SAVING:
-        return f"{len(names)} tools leave less than {LEAST_SAVING} tokens to save"
+        return NO_DEFERRAL
     return Deferral(form="native" if is_native else "outline", tools=deferred, saved=saved)
 
 
@@ -203,7 +203,9 @@ def defer_tools(sent: OutgoingRequest, arranged: SentTools) -> OutgoingRequest:
 
 
 def describe_deferral(deferral: Deferral) -> str:
-    """Return the note of the call with which a session begins to defer."""
+    """Return the note of the call with which a session begins to defer; "" where it defers nothing."""
+    if not deferral.tools:
+        return ""
     how = "the provider loads them when the model searches" if deferral.form == "native" else "outlines stand for them"
     return f'tools="defer": {len(deferral.tools)} definitions leave each prompt, {deferral.saved:,} tokens; {how}'
 

@@ -127,6 +127,8 @@ class HistoryFollower:
         self._left_branch: SessionBranch | None = None
         #: Whether some message showed its dialect.
         self._is_dialect_settled = False
+        #: What is to be said of a session that begins now.
+        self._deferral_note = ""
         #: The client's tools of the newest request, as JSON, where their definitions are left out of it.
         self.deferred_definitions: tuple[Json, ...] = ()
         #: The API whose tool definitions the last request had; None if it had none.
@@ -147,7 +149,7 @@ class HistoryFollower:
         """
         entry = choose_entry(self.options, tools, bound=bound, begun=begun, is_native=is_native)
         opened = self.logs.make_opened_event(entry, is_served=is_recall_served(entry, tools, self.sent))
-        opened = msgspec.structs.replace(opened, deferral=deferral)
+        opened = opened.defer(deferral)
         return BranchLookup(store=self._writer.store, root=self._session, logs=self.logs, opened=opened)
 
     def open_manual_branch(self) -> SessionBranch:
@@ -459,10 +461,8 @@ class HistoryFollower:
         )
 
     def _choose_deferral(self, call: IncomingCall, history: History) -> Deferral:
-        """Return which tools a session defers that begins with `call`: what the session before it did, if any."""
-        at_hand = self.branch or self._left_branch
-        if at_hand is not None:
-            return at_hand.log.state.deferral
+        """Return which tools a session defers that begins with `call`."""
+        self._deferral_note = ""
         if self.options.tools != "defer" or self.options.shadow or not call.request.tools:
             return NO_DEFERRAL
         if history.turns.turn_count:
@@ -470,9 +470,9 @@ class HistoryFollower:
         else:
             found = choose_deferral(call.request, call.capabilities, find_provider(call.dialect.name), self.logs.sizer)
         if isinstance(found, Deferral):
-            self.notes.append(describe_deferral(found))
+            self._deferral_note = describe_deferral(found)
             return found
-        self.notes.append(f'tools="defer" changes nothing: {found}')
+        self._deferral_note = f'tools="defer" changes nothing: {found}'
         return NO_DEFERRAL
 
     def arrange_tools(self, branch: SessionBranch, call: IncomingCall) -> SentTools | None:
@@ -532,6 +532,8 @@ class HistoryFollower:
     def _adopt_branch(self, branch: SessionBranch, history: History, call: IncomingCall) -> None:
         """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""
         branch.history = history
+        if self._deferral_note and not branch.exists and branch.new.relation in ("", "sub-agent"):
+            self.notes.append(self._deferral_note)
         known = len(branch.log.state.turns)
         history.turns.observations = self._settle_observations(branch)
         # Messages that the client added after the newest turn they share belong to that turn.

@@ -72,6 +72,11 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
     offer: str = "caller"
     deferral: Deferral = Deferral()
 
+    def defer(self, deferral: Deferral) -> SessionOpened:
+        """Return the same with what is left out of prompts. The head of such a session never changes."""
+        offer = "start" if deferral.tools and self.offer == "first" else self.offer
+        return msgspec.structs.replace(self, deferral=deferral, offer=offer)
+
     def __hash__(self) -> int:
         return hash((self.strategy, self.dialect, self.handles, self.shadow, self.offer, self.deferral))
 
