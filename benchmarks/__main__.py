@@ -17,6 +17,7 @@ BENCHMARKS = (
     "callbacks",
     "choice",
     "closed-loop",
+    "deferred-tools",
     "expectations",
     "fact-distances",
     "fleet",

@@ -324,6 +324,13 @@ _SESSION: Final = (
         default="auto",
     ),
     _make_key(
+        "tools",
+        "session",
+        setting_readers.choice(("send", "defer")),
+        "send sends all definitions of tools; defer leaves those beyond 2,000 tokens out until the model asks for them",
+        default="send",
+    ),
+    _make_key(
         "tokens",
         "session",
         setting_readers.choice(("o200k", "cl100k", "estimate")),
