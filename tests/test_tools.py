@@ -49,7 +49,12 @@ def test_names_are_measured(tmp_path: Path) -> None:
     )
     figures = MEASURE["measure_folder"](file)
     assert figures.names == ["told", "load_run", "last_run"]
-    assert (figures.complexity, figures.ternaries, figures.comprehensions, figures.function_lines) == (5, 1, 1, 6)
+    assert (figures.complexities, figures.ternaries, figures.comprehensions, figures.function_lines) == (
+        [2, 2, 1],
+        1,
+        1,
+        6,
+    )
     shares = figures.row()[3:6]
     assert shares == ("33 %", "50 %", "33.3 %")
     assert figures.row()[-1] == "1 of 2"
