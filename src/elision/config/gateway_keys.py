@@ -9,7 +9,7 @@ from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.provider_table import HOSTS
 
-#: In front of their names; in a file they stand in the table of that name, without it.
+#: Prefix of their names; in a file they are in the table of that name, without the prefix.
 TABLE: Final = "gateway"
 
 
@@ -183,5 +183,5 @@ ALL_KEYS: Final[dict[str, Key]] = KEYS | GATEWAY_KEYS
 
 
 def strip_prefix(name: str) -> str:
-    """A gateway setting's name as it stands in the table."""
+    """Return a gateway setting's name as the table of a file has it."""
     return name.removeprefix(f"{TABLE}_")

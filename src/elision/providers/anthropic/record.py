@@ -181,6 +181,7 @@ ANTHROPIC: Final = Provider(
     live=LiveAnthropic(),
     make_renderer=AnthropicRenderer,
     render_tool=render_tool,
+    search_tool={"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
     takes_clear_reasoning=False,
     checks_thinking=True,
     response_format=AnthropicFormat(),
