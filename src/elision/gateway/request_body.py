@@ -222,7 +222,7 @@ class RequestBody:
     def replace_field(self, name: str, value: bytes) -> RequestBody | None:
         """Return the body with other bytes for a field that it has, and every other byte as it is; None where its
         bytes cannot be told from others."""
-        own = self.get_raw_field(name)
+        own = self.get_raw_field(name) or b""
         at = -1
         for _ in range(_MAX_TRIES if own else 0):
             at = self.raw.find(own, at + 1)
