@@ -107,6 +107,12 @@ _WHAT: Final = (
         False,
         "forwards everything unchanged; decides, prices and stores what would be hidden",
     ),
+    _key(
+        "pin_tools",
+        setting_readers.flag,
+        False,
+        "sends tools in the order, and with the keys, that they first had in the session, where they say the same",
+    ),
 )
 
 _LIMITS: Final = (
