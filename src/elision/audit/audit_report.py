@@ -10,6 +10,7 @@ from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.audit.habits import HABITS, Habit
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
+from elision.audit.tool_bills import ToolBill, sum_tools
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
@@ -65,6 +66,11 @@ class AuditReport:
             for habit, total in run.habits.items():
                 found[habit] = found.get(habit, CauseTotal()) + total
         return {habit: found[habit] for habit in HABITS if habit in found}
+
+    @property
+    def tools(self) -> list[ToolBill]:
+        """The tools that the runs declare, what was paid for nothing first."""
+        return sum_tools(run.tools for run in self.runs)
 
     @property
     def stated_usd(self) -> float:
@@ -142,6 +148,7 @@ class AuditReport:
             "causes": encode_causes(self.causes),
             "habits": encode_causes(self.habits),
             "roles": {role: _encode_role(runs) for role, runs in self.list_roles()},
+            "tools": [bill.to_json() for bill in self.tools],
             "findings": [_encode_finding(finding) for finding in self.findings[:LISTED_FINDINGS]],
             "saving": None if self.saving is None else _encode_saving(self.saving, self.strategy),
             "runs": [_encode_run(run) for run in self.runs if run.file],

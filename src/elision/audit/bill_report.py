@@ -75,6 +75,7 @@ def _build_sections(report: AuditReport, paths: Sequence[Path], *, detail: bool)
         yield Section("", [_build_cause_table(report)])
         yield from _show_findings(report)
         yield from _show_roles(report)
+        yield from _show_tools(report)
         yield _show_readers(report)
         yield from build_summary_sections(report.tables)
         if any(run.file for run in report.runs):
@@ -180,6 +181,38 @@ def _show_roles(report: AuditReport) -> Iterator[Section]:
             )
         )
     yield Section("Agents and their sub-agents", [Table(columns, rows)])
+
+
+def _show_tools(report: AuditReport) -> Iterator[Section]:
+    """Yield the tools that were paid for and never called, if any: a few in a terminal, more on a page."""
+    idle = [bill for bill in report.tools if bill.idle_usd]
+    columns = [
+        Column("tool"),
+        Column("never called", 7),
+        Column("tokens", 5),
+        Column("calls", 4),
+        Column("runs", 3),
+        Column("without call", 2),
+        Column("all its prompts", 1),
+    ]
+    rows = [
+        TableRow(
+            [
+                bill.name,
+                format_usd(bill.idle_usd),
+                format_count(bill.tokens),
+                format_count(bill.calls),
+                format_count(bill.runs),
+                format_count(bill.idle_runs),
+                format_usd(bill.usd),
+            ]
+        )
+        for bill in idle[:LISTED_FINDINGS]
+    ]
+    text = "What their definitions cost, in USD, in the prompts of runs that never call them."
+    if rows:
+        yield Section("Tools that were declared in vain", [Table(columns, rows[:_FEW_CALLS])], text, only="terminal")
+        yield Section("Tools that were declared in vain", [Table(columns, rows)], text, only="page")
 
 
 def _show_readers(report: AuditReport) -> Section:

@@ -17,6 +17,7 @@ from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE
 from elision.audit.habits import CallExample, Habit, HabitMeter, pick_examples
 from elision.audit.hour_premium import HourPremiums
 from elision.audit.prompt_content import CausedSpan, PromptContent
+from elision.audit.tool_bills import ToolBill, bill_tools
 from elision.errors import PriceError
 from elision.lab.recorded_requests import RecordedRequest, list_requests
 from elision.trajectory.cache import HOUR_SECONDS
@@ -75,6 +76,7 @@ class AuditedCall:
     causes: dict[Cause, CauseTotal] = field(default_factory=dict)
     habits: dict[Habit, CauseTotal] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
+    tools_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class AuditedRun:
     usd: of all calls whose model has a price, at list prices. stated_usd: what the log states, and stated_list_usd: the
     list price of the same calls. unpriced_calls, unpriced_tokens: of models without a price. copied_calls: of which
     another log has a copy; they are in no sum. runs: how many it stands for, in the audit of a study. examples:
-     by cause and habit, the calls that show it best, the most expensive first.
+     by cause and habit, the calls that show it best, the most expensive first. tools: that it declares, by name.
     """
 
     file: str
@@ -106,6 +108,7 @@ class AuditedRun:
     examples: dict[Cause | Habit, tuple[CallExample, ...]] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
     runs: int = 1
+    tools: dict[str, ToolBill] = field(default_factory=dict)
     is_sub_agent: bool = False
 
 
@@ -166,6 +169,7 @@ def partition_run(
         copied_calls=len(calls) - len(counted),
         causes=causes,
         habits=habits,
+        tools=bill_tools(trajectory, sizer, sum(call.tools_usd for call in priced)),
         examples={what: pick_examples(calls) for what, calls in shown.items()},
         findings=tuple(finding for call in priced for finding in call.findings),
     )
@@ -267,6 +271,7 @@ class _RunPartition:
         call.causes = {cause: replace(total, calls=1) for cause, total in found.items() if total.tokens or total.usd}
         call.usd = sum(total.usd for total in found.values()) + usage.cache_write_1h * rate
         call.findings = tuple(findings)
+        call.tools_usd = curve.cost(*self._content.find_tools(request))
         before = self._before.get(request.model) or self._newest
         old = 0 if before is None or request.restart else min(usage.prompt, before.usage.prompt)
         ends = self._content.find_ends(request)
