@@ -7,8 +7,10 @@ from typing import Any, Final
 from elision.config import setting_readers
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_readers import Reader, optional, whole
+from elision.providers.host import Host
+from elision.providers.provider_table import HOSTS
 
-#: In front of their names; in a file they stand in the table of that name, without it.
+#: Prefix of their names; in a file they are in the table of that name, without the prefix.
 TABLE: Final = "gateway"
 
 
@@ -22,6 +24,17 @@ def _key(name: str, read: Reader, default: Any, meaning: str, *, secret: bool = 
         secret=secret,
         counts=counts,
     )
+
+
+def _make_upstream_key(host: Host) -> Key:
+    """Return the setting that says where requests to `host` go."""
+    versions = [f"/{version.decode()}" for version in host.versions]
+    if len(versions) == 1:
+        form = f", with or without {versions[0]} at the end"
+    else:
+        form = f"; the client's {' or '.join(versions)} is forwarded"
+    meaning = f"provider for {host.title}'s requests{form}; none for no provider"
+    return _key(f"upstream_{host.name}", optional(setting_readers.upstream), host.root_url, meaning)
 
 
 _MIB: Final = 2**20
@@ -66,24 +79,7 @@ _LISTENING: Final = (
 )
 
 _UPSTREAM: Final = (
-    _key(
-        "upstream_openai",
-        optional(setting_readers.upstream),
-        "https://api.openai.com",
-        "provider for OpenAI's shapes, with or without /v1 at the end; none for no provider",
-    ),
-    _key(
-        "upstream_anthropic",
-        optional(setting_readers.upstream),
-        "https://api.anthropic.com",
-        "provider for Anthropic's shape; none for no provider",
-    ),
-    _key(
-        "upstream_gemini",
-        optional(setting_readers.upstream),
-        "https://generativelanguage.googleapis.com",
-        "provider for Gemini's shape; the client's /v1beta or /v1 is forwarded; none for no provider",
-    ),
+    *map(_make_upstream_key, HOSTS.values()),
     _key(
         "connect_seconds", setting_readers.seconds, 10.0, "seconds to connect to the provider, names and TLS included"
     ),
@@ -191,5 +187,5 @@ ALL_KEYS: Final[dict[str, Key]] = KEYS | GATEWAY_KEYS
 
 
 def strip_prefix(name: str) -> str:
-    """A gateway setting's name as it stands in the table."""
+    """Return a gateway setting's name as the table of a file has it."""
     return name.removeprefix(f"{TABLE}_")

@@ -20,6 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Never, Self, Unpack
 
+from elision.config import KEYS, TypedOption, load_settings, resolve_name
 from elision.errors import SpecError
 from elision.manager.advanced_options import Advanced, document_rows, gather_options
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
@@ -106,8 +107,6 @@ class ContextManager:
         options: settings or options, which override those; of `advanced` what is not a default. Raises SettingError,
         which names the place and the remedy.
         """
-        from elision.config import KEYS, TypedOption, load_settings, resolve_name  # other callers need none of it
-
         surroundings = os.environ if environment is None else environment
         known = {
             name: value

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
+from elision.config.setting_keys import KEYS
 from elision.errors import PriceError, SettingError, SpecError
 from elision.manager.advanced_options import (
     ADVANCED_NAMES,
@@ -149,44 +150,28 @@ class Options:
 
     strategy: str | Strategy = make_row(
         "masking",
-        "what may be hidden: a text such as `hybrid(window=10)`, a preset, or a Strategy",
+        KEYS["strategy"].meaning,
         (lambda value: True, ""),
     )
-    model: str = make_row(
-        "", "the model's name; its prices, window and rules apply", accept_type("the model's name", str)
-    )
+    model: str = make_row("", KEYS["model"].meaning, accept_type("the model's name", str))
     store: str | Store = make_row(
         DEFAULT_STORE,
-        "a URL or a Store; `sqlite:` is a file in your state folder, `memory:` keeps nothing",
+        KEYS["store"].meaning,
         (_is_store, "a URL such as sqlite:///agent.db (`memory:` keeps nothing), or a Store"),
     )
     session: str = make_row(
         "",
-        "the session's name, at most 400 characters; made up if empty",
+        KEYS["session"].meaning,
         (is_session_name, f"{NAME[1]}, not ending in ~ and a number as branches do"),
     )
     summarizer: str | SummaryWriter | None = make_row(
         None,
-        "`digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function of a SummaryRequest; None: the "
-        "digest",
+        KEYS["summarizer"].meaning,
         accept_callable("a text such as anthropic:MODEL, or a function of a request", str, type(None)),
     )
-    token_budget: int | None = make_row(
-        None,
-        "largest view, in tokens; None: the strategy's budget, else the model's window",
-        (_is_token_count, "tokens, 1 or more"),
-    )
-    recall: RecallOffer = make_row(
-        "auto",
-        "who offers the recall tools: `auto` adds them to `view.request`, the `caller` offers them itself, `never` "
-        "turns recall off",
-        accept_choice(*get_args(RecallOffer)),
-    )
-    tools: ToolDeclarations = make_row(
-        "send",
-        "`defer` leaves the definitions of tools beyond 2,000 tokens out of the prompt until the model asks for them",
-        accept_choice(*get_args(ToolDeclarations)),
-    )
+    token_budget: int | None = make_row(None, KEYS["token_budget"].meaning, (_is_token_count, "tokens, 1 or more"))
+    recall: RecallOffer = make_row("auto", KEYS["recall"].meaning, accept_choice(*get_args(RecallOffer)))
+    tools: ToolDeclarations = make_row("send", KEYS["tools"].meaning, accept_choice(*get_args(ToolDeclarations)))
     shadow: bool = make_row(
         False, "whether requests stay unchanged while everything is decided, priced and recorded", FLAG
     )
@@ -198,7 +183,7 @@ class Options:
     )
     prices: str | Prices | None = make_row(
         None,
-        "name of a price set or model, or Prices in USD per million tokens; None: the model's own",
+        KEYS["prices"].meaning,
         accept_type(
             "the name of a set or of a model, or elision.trajectory.prices.Prices(...)", str, Prices, type(None)
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -22,7 +22,13 @@ from elision.errors import (
 )
 from elision.manager.branch import HistoryChange, SessionBranch
 from elision.manager.branch_lookup import BranchLookup
-from elision.manager.changed_heads import HeadChange, describe_head_change, find_head_change
+from elision.manager.changed_prefixes import (
+    HeadChange,
+    describe_edit,
+    describe_head_change,
+    find_edited_message,
+    find_head_change,
+)
 from elision.manager.deferred_tools import (
     NO_DEFERRAL,
     NOTE_WHOLE_TOOLS,
@@ -118,8 +124,8 @@ class HistoryFollower:
         self.sent = SentParts()
         #: What the newest messages are probably not meant to be.
         self.notes: list[str] = []
-        #: Changes of the head that were noted.
-        self._head_changes: set[HeadChange] = set()
+        #: Changes of the head, and of the history, that were noted.
+        self._noted_changes: set[HeadChange | Literal["history"]] = set()
         self._writer = writer
         self._session = session
         self._faults = faults
@@ -526,7 +532,10 @@ class HistoryFollower:
         branch, change = found
         if change is HistoryChange.CONTINUE and branch is not current and branch.log.state.turns:
             change = HistoryChange.FORK
+        before = current.history
         self._adopt_branch(branch, history, call)
+        if change is HistoryChange.REPLACED and before is not None and current.log.state.last_view is not None:
+            self._note_edit(before, history, current.log.state.last_view.tokens)
         return change
 
     def _adopt_branch(self, branch: SessionBranch, history: History, call: IncomingCall) -> None:
@@ -577,11 +586,23 @@ class HistoryFollower:
         """Say once of each kind that the head is another one than at the call before."""
         state = branch.log.state
         change = find_head_change(before, state.head)
-        if change is None or change in self._head_changes:
+        if change is None or change in self._noted_changes:
             return
         tokens = state.make_raw_view().tokens
         if note := describe_head_change(change, before, state.head, tokens, self.logs.prices):
-            self._head_changes.add(change)
+            self._noted_changes.add(change)
+            self.notes.append(note)
+
+    def _note_edit(self, before: History, after: History, tokens_before: int) -> None:
+        """Say once that the client edited what it had sent. tokens_before: of the prompt before that."""
+        place = find_edited_message(before, after)
+        if place is None or "history" in self._noted_changes or self.branch is None:
+            return
+        state = self.branch.log.state
+        segment = state.turn_places.get(after.count_intact_turns(place) + 1, state.head_length)
+        tokens = min(tokens_before, state.track.tokens) - state.track.count_tokens_before(segment)
+        if note := describe_edit(before, after, place, tokens, self.logs.prices):
+            self._noted_changes.add("history")
             self.notes.append(note)
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:

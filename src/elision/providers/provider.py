@@ -19,8 +19,8 @@ from elision.providers.streaming.sse import format_event
 from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.trajectory.usage import Usage
 
-#: Names of APIs, as settings, logs and stores have them; "openai" is chat completions.
-Api: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
+#: The name of an API, as settings, logs and stores have it: a key of `PROVIDERS`. "openai" is chat completions.
+Api: TypeAlias = str
 #: What a request asks for: an answer of the model, or the number of its tokens.
 Purpose: TypeAlias = Literal["complete", "count"]
 
