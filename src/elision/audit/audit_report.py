@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.audit.habits import HABITS, Habit
@@ -14,10 +14,9 @@ from elision.audit.tool_bills import ToolBill, sum_tools
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
+from elision.trajectory.run_roles import ROLES, Role
 from elision.trajectory.trajectory import Problem
 
-Role: TypeAlias = Literal["main", "sub-agent"]
-ROLES: Final[Mapping[Role, str]] = {"main": "main agents", "sub-agent": "sub-agents"}
 #: Findings that JSON and page list, the most expensive first.
 LISTED_FINDINGS: Final = 50
 #: Share by which a recorded bill may differ from the sum of the causes before the report says so.
@@ -122,9 +121,8 @@ class AuditReport:
         return "raw"
 
     def list_roles(self) -> list[tuple[Role, list[AuditedRun]]]:
-        """Return the runs of each role: those of the agents themselves, and those of agents that they started."""
-        roles: tuple[tuple[Role, bool], ...] = (("main", False), ("sub-agent", True))
-        found = [(role, [run for run in self.runs if run.is_sub_agent == is_sub]) for role, is_sub in roles]
+        """Return the runs of each role that occurs."""
+        found = [(role, [run for run in self.runs if run.role == role]) for role in ROLES]
         return [(role, runs) for role, runs in found if runs]
 
     def list_readers(self) -> list[tuple[str, list[AuditedRun]]]:
@@ -210,6 +208,8 @@ def _encode_role(runs: Sequence[AuditedRun]) -> dict[str, Any]:
         "runs": sum(run.runs for run in runs),
         "calls": sum(run.calls for run in runs),
         "usd": sum(run.usd for run in runs),
+        "first_tokens": sum(run.first_tokens for run in runs),
+        "first_read": sum(run.first_read for run in runs),
         "causes": encode_causes(sum_causes(runs)),
     }
 
@@ -224,7 +224,7 @@ def _encode_run(run: AuditedRun) -> dict[str, Any]:
         "priced_as": None if run.prices is None else run.prices.name,
         "calls": run.calls,
         "cached": run.is_cached,
-        "role": "sub-agent" if run.is_sub_agent else "main",
+        "role": run.role,
         "usd": run.usd,
         "recorded_usd": run.stated_usd if stated else None,
         "difference": compare_bills(run.stated_usd, run.stated_list_usd) if stated else None,

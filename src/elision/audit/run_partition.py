@@ -23,6 +23,7 @@ from elision.lab.recorded_requests import RecordedRequest, list_requests
 from elision.trajectory.cache import HOUR_SECONDS
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices, Rates
+from elision.trajectory.run_roles import Role, find_run_role
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
@@ -87,6 +88,8 @@ class AuditedRun:
     list price of the same calls. unpriced_calls, unpriced_tokens: of models without a price. copied_calls: of which
     another log has a copy; they are in no sum. runs: how many it stands for, in the audit of a study. examples:
      by cause and habit, the calls that show it best, the most expensive first. tools: that it declares, by name.
+    role: who made it. first_tokens: of its first prompt; first_read: of these, the ones that other runs had left in the
+    cache.
     """
 
     file: str
@@ -109,12 +112,15 @@ class AuditedRun:
     findings: tuple[AuditFinding, ...] = ()
     runs: int = 1
     tools: dict[str, ToolBill] = field(default_factory=dict)
-    is_sub_agent: bool = False
+    role: Role = "main"
+    first_tokens: int = 0
+    first_read: int = 0
 
 
-def is_sub_agent(trajectory: Trajectory) -> bool:
-    """Return whether another run started this one. Readers name a fork after what it continues."""
-    return bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
+def find_role(trajectory: Trajectory) -> Role:
+    """Return who made a run. Readers name a fork after what it continues, and that is no other agent."""
+    is_started = bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
+    return find_run_role(trajectory.head, trajectory.turns, is_started=is_started)
 
 
 def find_list_prices(model: str, on: date | None) -> Prices | None:
@@ -204,6 +210,7 @@ class _RunPartition:
         self._reports_writes = any(request.usage.cache_write for request in sent)
         self._before: dict[str, RecordedRequest] = {}
         self._newest: RecordedRequest | None = None
+        self._first = sent[0].usage
         self._premiums: dict[str, HourPremiums] = {}
         self._calls: list[AuditedCall] = []
 
@@ -244,7 +251,9 @@ class _RunPartition:
             model=run.model,
             prices=self._prices.get(run.model) or self._prices[first],
             is_cached=self._is_cached,
-            is_sub_agent=is_sub_agent(run),
+            role=find_role(run),
+            first_tokens=self._first.prompt,
+            first_read=self._first.cache_read,
         )
         return found, self._calls
 
