@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from elision.gateway.identity import ROLES
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
 from elision.telemetry.samples import Sample
+from elision.trajectory.run_roles import ROLES
 
 _PREFIX: Final = "agent_context_gateway_"
 
