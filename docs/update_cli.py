@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 [settings](settings.md), [stores](../guides/stores.md).
 
 The exit code is 0 on success, 2 with one sentence on standard error if a command could not do what you asked, and 130
-if you interrupted it. `elision serve --check` exits with 1 if something that it tried failed. If part of a file cannot
+if you interrupted it. `elision serve --check` exits with 1 if a check fails. If part of a file cannot
 be read, the command reports it and continues.
 """
 

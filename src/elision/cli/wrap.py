@@ -78,13 +78,13 @@ def wrap(
     ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="Of a new gateway, e.g. 'masking(window=20)'.")
+        str | None, Option("--strategy", "-s", help="Strategy of a new gateway, such as 'masking(window=20)'.")
     ] = None,
     shadow: Annotated[
-        bool | None, Option("--shadow", help="A new gateway that decides and reports, but changes nothing.")
+        bool | None, Option("--shadow", help="Start a new gateway that decides and reports, but changes nothing.")
     ] = None,
     mcp: Annotated[
-        bool, Option("--mcp", help="A new gateway, and its hidden results to the agent as an MCP server.")
+        bool, Option("--mcp", help="Start a new gateway, and offer hidden results to the agent by MCP.")
     ] = False,
     only_print: Annotated[
         bool, Option("--print", help="Print the variables and the command instead of running it.")
@@ -94,9 +94,9 @@ def wrap(
 ) -> None:
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
-    What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
-    arguments follow its name. The exit code is the agent's. Standard error gets the address of the dashboard, and at
-    the end one line that says what was saved.
+    Only environment variables and flags configure the agent; none of your files is edited. The agent's own arguments
+    follow its name, and the exit code is the agent's. Standard error shows the address of the dashboard, and at the end
+    what was saved.
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
