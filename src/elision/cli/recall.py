@@ -81,7 +81,7 @@ def _check_options(name: str, part: TextPart, search: str, *, raw: bool, as_json
     parts = {"--lines": part.lines, "--pattern": part.pattern, "--head": part.head}
     given = [option for option, value in parts.items() if value]
     if search and (name or given or raw):
-        raise SettingError("--search looks through the whole session: leave out the handle and what goes with it")
+        raise SettingError("--search searches the whole session: leave out the handle and its options")
     if not search and not name:
         raise SettingError(
             "give a handle, such as t12.1 (`elision sessions show SESSION` names them), or --search WORDS"
@@ -159,7 +159,8 @@ def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> N
     click.echo(make_visible(extract_part(text, part, _ALL)).removesuffix("\n"))
     if others:
         click.echo(
-            f"elision: beside the text there is {', '.join(map(format_session_name, others))}, which is not shown",
+            f"elision: in addition to the text there is {', '.join(map(format_session_name, others))}, "
+            f"which is not shown",
             err=True,
         )
 
@@ -174,7 +175,7 @@ def _check_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
     if not hits:
         session = format_session_name(info.key)
         wanted = format_session_name(words)
-        raise UnknownHandle(f"session {session!r}: {wanted!r} stands nowhere in it; all words must occur")
+        raise UnknownHandle(f"session {session!r}: {wanted!r} does not occur in it; all words must occur")
 
 
 def _print_hits(hits: Sequence[Hit]) -> None:

@@ -181,7 +181,7 @@ def replay(
     if out is not None:
         refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
         if named := [name for name, value in refused.items() if value]:
-            raise SpecError(f"{named[0]} is not for a study (--out); --workers says how many processes work on one")
+            raise SpecError(f"{named[0]} is not for a study (--out); --workers sets the number of processes for one")
         check_study_extra("--out")
         from elision.cli import studies
 
@@ -311,7 +311,7 @@ def _choose_summarizer(
         given = (("--base-url", base_url), ("--summarizer-prices", prices), ("--summarizer-cache", cache))
         named = [name for name, value in given if value is not None]
         if named:
-            raise SpecError(f"{named[0]}: no model is asked; give --summarizer too, such as openai:gpt-5-mini")
+            raise SpecError(f"{named[0]}: no model writes summaries; give --summarizer too, such as openai:gpt-5-mini")
         return None
     from elision.config import load_settings
     from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access

@@ -190,9 +190,9 @@ def _check_summarizer(settings: GatewaySettings) -> None:
 def _describe_mode(settings: GatewaySettings) -> str:
     """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
     if settings.off:
-        return "\nOff:               everything passes as it comes; nothing is kept"
+        return "\nOff:               everything is forwarded unchanged; nothing is stored"
     if settings.shadow:
-        return "\nShadow mode:       requests go out as they came; the dashboard says what would be saved"
+        return "\nShadow mode:       requests are sent unchanged; the dashboard shows what would be saved"
     return ""
 
 

@@ -171,7 +171,7 @@ def _repair_store(address: str, *, as_json: bool) -> None:
 
     scheme, _, rest = address.partition(":")
     if scheme != "linear-hash":
-        raise SettingError("--repair is for linear-hash stores; `elision sessions copy` saves what another holds")
+        raise SettingError("--repair is for linear-hash stores; `elision sessions copy` rescues what another store has")
     done = repair(Path(parse_path(rest, address)))
     if as_json:
         lost = [asdict(each) for each in done.lost]

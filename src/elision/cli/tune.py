@@ -119,7 +119,7 @@ def tune(
     check_tune_settings(settings)
     files = {"html": html_file, "png": png_file, "toml": out}
     if out is not None and out.exists() and not force and str(out) != "-":
-        raise OutputError(f"--out {out}: is there already; --force replaces it, or name another file")
+        raise OutputError(f"--out {out}: already exists; use --force to replace it, or name another file")
     check_outputs(files, [*paths, *([study] if study else [])])
     notes = open_notes(quiet)
     with notes.status("reading"):

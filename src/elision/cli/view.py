@@ -47,7 +47,7 @@ def view(
         Option("--dialect", help="Shape of the messages: openai, openai-responses, anthropic or gemini.", rare=True),
     ] = "openai",
     trajectory: Annotated[
-        str | None, Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
+        str | None, Option("--trajectory", help="Which run, if the file has several; default: the longest.")
     ] = None,
     full: Annotated[bool, Option("--full", help="Show long texts in full.")] = False,
     html_file: HtmlFile = None,

@@ -119,7 +119,7 @@ def wrap(
         given["recall"] = TypedOption("--mcp", "caller")
     settings = load_settings(**given)
     if only_print and mcp:
-        raise ElisionError("--mcp: the server shows the sessions of a gateway of its own, which --print has not")
+        raise ElisionError("--mcp needs a new gateway, which --print does not start")
     if only_print:
         _print_launch(agent, arguments, _choose_printed_url(gateway, settings, quiet=quiet), as_json=json)
         return
@@ -127,8 +127,8 @@ def wrap(
     needs_own = mcp or any(each is not None for each in (store, strategy, shadow))
     if gateway is not None and needs_own:
         raise ElisionError(
-            "--gateway: that gateway has settings of its own; give --store, --strategy and --shadow to it, and --mcp "
-            "to none"
+            "--gateway: that gateway has its own settings; give --store, --strategy and --shadow to it, and "
+            "leave out --mcp"
         )
     began = time.time()
     with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
@@ -308,19 +308,17 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
     from elision.lab.report import figures
 
     if door.is_own and door.store.startswith("memory:"):
-        return "sessions were kept in memory alone, and are gone; with another --store you see what was saved"
+        return "sessions were kept only in memory and are gone; use another --store to see what was saved"
     try:
         found = _read_savings(door, began)
     except ElisionError as error:
         return f"what was saved cannot be read: {error}"
     if found.sessions is None:
-        return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
+        return f"the gateway at {door.url} keeps running; its dashboard shows what was saved"
     if not found.sessions:
         if door.is_own:
-            return (
-                "no request came through the gateway: the agent asked no model, or not at the address that it was "
-                "given; `elision doctor` tries it"
-            )
+            return "no request came through the gateway: the agent called no model, or not at the given "
+            "address; run `elision doctor`"
         return f"see what was saved: {door.url}/"
     look = "elision sessions"
     if len(found.sessions) == 1:

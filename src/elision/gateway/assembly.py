@@ -49,7 +49,7 @@ def make_session_factory(settings: GatewaySettings, store: Store) -> SessionFact
             "background": True,
             "shadow": settings.shadow,
             "over_budget": "send",
-            # A request from which nothing is hidden goes out as it came.
+            # A request from which nothing is hidden is sent unchanged.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
         }
         return Options(**gather_options(flat))

@@ -50,7 +50,7 @@ def keep_in_file(path: Path, fresh: bytes) -> bytes:
     if len(found) < _BYTES:
         raise StoreError(
             f"{path}: holds no secret ({2 * _BYTES} hex digits); restore the file, or delete it: then the sessions "
-            "of every client begin anew"
+            "of every client start again"
         )
     return found
 

@@ -47,7 +47,8 @@ def describe_head_change(change: HeadChange, before: Head, after: Head, tokens: 
     usd = tokens * (rates.write_price - rates.read_price) / 1e6
     return (
         f"{where}, so up to {tokens:,} tokens are written to the prompt cache again, for about ${usd:.4f} at each such "
-        "change: keep dates and ids out of the beginning of the prompt, and the tools as they are for the whole session"
+        "change: keep dates and ids out of the beginning of the prompt, and keep the tools unchanged for "
+        "the whole session"
     )
 
 
