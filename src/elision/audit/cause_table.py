@@ -51,7 +51,7 @@ CAUSES: Final[Mapping[Cause, CauseText]] = {
     "not-cached": CauseText(
         "sent without cache", "old text at full price although the model has a cache", "turn caching on"
     ),
-    "model-switch": CauseText("model switched", "another model has a cache of its own", "switch between tasks"),
+    "model-switch": CauseText("model switched", "each model has its own cache", "switch between tasks"),
     "compaction": CauseText("own compaction", "the agent rewrote its context", "mask results instead"),
     "hour-unpaid": CauseText(
         "1 h premium, unpaid", "the dearer writes for an hour served no later call", "write for 5 minutes"

@@ -52,7 +52,7 @@ const headline = (told) => {
   return told.hiding_usd > 1e-6 ? `${did} ${usd(told.hiding_usd)} net of ${usd(everything)} by hiding (${share}).` : "Nothing was saved by hiding yet.";
 };
 const scope = (told) => [
-  told.was ? "" : "Shadow mode: requests were forwarded unchanged. All figures are what would have been.",
+  told.was ? "" : "Shadow mode: requests were forwarded unchanged. All figures are hypothetical.",
   told.calls ? "Compared with sending everything, as a simulated prompt cache would serve it, less summaries, recalls and extra cache writes." : "",
   told.played && told.played === told.reported ? "A played provider answered: nothing was billed." : "",
   byCaching(told) && `In addition, ${byCaching(told)}.`,

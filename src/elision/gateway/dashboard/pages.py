@@ -272,5 +272,5 @@ def _parse_number(request: Request, name: str, usual: int) -> int:
 def _parse_handle(handle: str) -> Key:
     found = _HANDLE.fullmatch(handle)
     if found is None:
-        raise UnknownHandle(f"{handle[:40]!r} is no handle; they look like t12.1")
+        raise UnknownHandle(f"{handle[:40]!r} is not a handle; handles look like t12.1")
     return int(found[1]), int(found[2])
