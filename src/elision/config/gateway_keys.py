@@ -53,8 +53,8 @@ _LISTENING: Final = (
         "secret",
         optional(setting_readers.token),
         None,
-        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; none: made, and "
-        "kept with the store",
+        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; by default "
+        "created and kept with the store",
         secret=True,
     ),
     _key(
@@ -107,6 +107,12 @@ _WHAT: Final = (
         False,
         "forwards everything unchanged; decides, prices and stores what would be hidden",
     ),
+    _key(
+        "pin_tools",
+        setting_readers.flag,
+        False,
+        "sends tools in the order, and with the keys, that they first had in the session, where they say the same",
+    ),
 )
 
 _LIMITS: Final = (
@@ -122,7 +128,7 @@ _LIMITS: Final = (
         512 * _MIB,
         "largest request that is accepted (512 MiB); larger ones get 413",
     ),
-    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests that a worker holds at once (512 MiB)"),
+    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests in a worker's memory at once (512 MiB)"),
     _key("max_concurrent", whole(1, "requests"), 512, "requests that a worker serves at once"),
     _key("max_waiting", whole(0, "requests"), 512, "requests that may wait; further ones are refused at once"),
     _key("wait_seconds", setting_readers.seconds, 10.0, "seconds that a request waits before it is refused"),

@@ -35,6 +35,7 @@ class GatewaySettings:
     proxy_env: bool
     off: bool
     shadow: bool
+    pin_tools: bool
     max_read_bytes: int
     max_body_bytes: int
     memory_bytes: int
@@ -74,7 +75,7 @@ class GatewaySettings:
         if self.max_read_bytes > self.memory_bytes:
             raise SettingError(
                 f"gateway_max_read_bytes {self.max_read_bytes:_}: more than gateway_memory_bytes "
-                f"{self.memory_bytes:_} can hold; lower the one, or raise the other"
+                f"{self.memory_bytes:_} can hold; lower the first, or raise the second"
             )
 
     def _name_setting(self, name: str) -> str:
