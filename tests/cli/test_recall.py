@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from elision.cli.app import app
-from elision.errors import ElisionError, SettingError, UnknownHandle
+from elision.errors import SettingError, UnknownHandle
 from elision.manager import ContextManager
 from elision.trajectory.control_characters import make_visible
 from tests.cli import stored
+from tests.cli.in_process import Command
 
 
 @pytest.fixture(scope="module")
@@ -21,21 +20,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return stored.url(at)
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["sessions", "recall", *arguments], env={"COLUMNS": "100"})
-
-
-def printed(*arguments: str) -> str:
-    result = run(*arguments)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
-
-
-def refused(error: type[ElisionError], *arguments: str) -> str:
-    with pytest.raises(error) as raised:
-        printed(*arguments)
-    return str(raised.value)
+COMMAND = Command("sessions", "recall")
+run, printed, refused = COMMAND.run, COMMAND.print, COMMAND.refuse
 
 
 def test_word_for_word(url: str) -> None:
@@ -103,9 +89,9 @@ def test_search(url: str) -> None:
     ("handle", "said"),
     [
         ("t1.2", "session 'main' keeps nothing under t1.2: turn 1 has only t1.1"),
-        ("t0", "'t0' is no handle; they look like t12.1; --search WORDS finds results by their words"),
+        ("t0", "'t0' is not a handle; handles look like t12.1; --search WORDS finds results by their words"),
         ("t99.1", "session 'main' keeps nothing under t99.1: its turns are 1 to 7"),
-        ("12", "'12' is no handle; they look like t12.1; --search WORDS finds results by their words"),
+        ("12", "'12' is not a handle; handles look like t12.1; --search WORDS finds results by their words"),
     ],
 )
 def test_what_there_is_instead(url: str, handle: str, said: str) -> None:

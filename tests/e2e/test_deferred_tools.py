@@ -28,7 +28,7 @@ def make_tools(api: Api, count: int = 30) -> list[Json]:
     schema = {"type": "object", "properties": {"command": {"type": "string", "description": told}}}
     tools = []
     for number in range(count):
-        about = {"name": f"tool_{number}", "description": f"Runs kind {number}. {WORDS}"}
+        about: Json = {"name": f"tool_{number}", "description": f"Runs kind {number}. {WORDS}"}
         if api == "anthropic":
             tools.append({**about, "input_schema": schema})
         elif api == "openai":

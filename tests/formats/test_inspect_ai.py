@@ -18,6 +18,7 @@ from elision.formats.inspect_ai import InspectAiReader
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data" / "inspect_ai"
 
@@ -56,8 +57,7 @@ def archive(members: dict[str, Any]) -> Document:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(InspectAiReader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(InspectAiReader().read(document))
 
 
 def test_a_recorded_json_log() -> None:
@@ -169,7 +169,7 @@ def test_a_sample_without_an_assistant_yields_nothing() -> None:
 
 
 def test_broken_samples_are_problems_and_the_rest_is_read() -> None:
-    """A member that is no JSON, a sample that is no object, a message that is none."""
+    """A member that is no JSON, a sample that is not an object, a message that is none."""
     made = archive(
         {"header.json": {}, "samples/a_epoch_1.json": b"{", "samples/b_epoch_1.json": sample(ASK, CALL, RESULT)}
     )

@@ -86,7 +86,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
     assert refused(tmp_path, "[gateway]\nprot = 1") == "elision.toml:2: no setting 'prot'; did you mean port?"
     assert "there are: host, port, workers" in refused(tmp_path, "[gateway]\nzzz = 1")
     assert refused(tmp_path, "[gateway]\nstore = 'memory:'") == (
-        "elision.toml:2: store is no setting of the gateway's alone; write it outside [gateway]"
+        "elision.toml:2: store is not a setting of the gateway; write it outside [gateway]"
     )
     assert refused(tmp_path, "gateway_port = 1") == (
         "elision.toml:1: gateway_port is written as port in the table [gateway]"

@@ -90,7 +90,7 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) -> None:
-    """Behind the boundary of a pass it would only mean that every request goes out as it came."""
+    """Behind the boundary of a pass it would only mean that every request is sent unchanged."""
     options: dict[str, Any] = {option: value}
     with pytest.raises(SettingError) as told:
         ContextManager(store="memory:", **gather_options(options))

@@ -165,7 +165,7 @@ def test_what_is_deferred_is_not_counted() -> None:
     """The prompt's estimate has what the provider will bill."""
     tools = make_tools("anthropic", [200] * 12)
     views = [
-        ContextManager("masking", model="claude-sonnet-4-6", store="memory:", tools=how).prepare(  # type: ignore[arg-type]
+        ContextManager("masking", model="claude-sonnet-4-6", store="memory:", tools=how).prepare(
             make_history("anthropic", 0), tools=tools
         )
         for how in ("send", "defer")

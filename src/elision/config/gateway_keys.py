@@ -7,7 +7,6 @@ from typing import Any, Final
 from elision.config import setting_readers
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_readers import Reader, optional, whole
-from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS
 
 #: Prefix of their names; in a file they are in the table of that name, without the prefix.
@@ -24,17 +23,6 @@ def _key(name: str, read: Reader, default: Any, meaning: str, *, secret: bool = 
         secret=secret,
         counts=counts,
     )
-
-
-def _make_upstream_key(host: Host) -> Key:
-    """Return the setting that says where requests to `host` go."""
-    versions = [f"/{version.decode()}" for version in host.versions]
-    if len(versions) == 1:
-        form = f", with or without {versions[0]} at the end"
-    else:
-        form = f"; the client's {' or '.join(versions)} is forwarded"
-    meaning = f"provider for {host.title}'s requests{form}; none for no provider"
-    return _key(f"upstream_{host.name}", optional(setting_readers.upstream), host.root_url, meaning)
 
 
 _MIB: Final = 2**20
@@ -65,8 +53,8 @@ _LISTENING: Final = (
         "secret",
         optional(setting_readers.token),
         None,
-        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; none: made, and "
-        "kept with the store",
+        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; by default "
+        "created and kept with the store",
         secret=True,
     ),
     _key(
@@ -79,7 +67,15 @@ _LISTENING: Final = (
 )
 
 _UPSTREAM: Final = (
-    *map(_make_upstream_key, HOSTS.values()),
+    *(
+        _key(
+            f"upstream_{host.name}",
+            optional(setting_readers.upstream),
+            host.root_url,
+            f"provider for {host.title}'s requests, with or without a version at the end; none for no provider",
+        )
+        for host in HOSTS.values()
+    ),
     _key(
         "connect_seconds", setting_readers.seconds, 10.0, "seconds to connect to the provider, names and TLS included"
     ),
@@ -132,7 +128,7 @@ _LIMITS: Final = (
         512 * _MIB,
         "largest request that is accepted (512 MiB); larger ones get 413",
     ),
-    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests that a worker holds at once (512 MiB)"),
+    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests in a worker's memory at once (512 MiB)"),
     _key("max_concurrent", whole(1, "requests"), 512, "requests that a worker serves at once"),
     _key("max_waiting", whole(0, "requests"), 512, "requests that may wait; further ones are refused at once"),
     _key("wait_seconds", setting_readers.seconds, 10.0, "seconds that a request waits before it is refused"),

@@ -93,7 +93,7 @@ _STRATEGY: Final = (
         "placeholder",
         "strategy",
         setting_readers.placeholder,
-        "your own placeholder text; none is Elision's, which says what was in the result",
+        "your own placeholder text; by default Elision's, which describes the result",
         "placeholder",
     ),
     _make_key(
@@ -348,7 +348,7 @@ _SESSION: Final = (
         "redact_without",
         "session",
         setting_readers.names,
-        "kinds of secrets to leave alone: names separated by commas, or a list",
+        "kinds of secrets to keep: names separated by commas, or a list",
         default=(),
     ),
     _make_key(

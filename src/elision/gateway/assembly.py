@@ -51,7 +51,7 @@ def make_session_factory(settings: GatewaySettings, store: Store) -> SessionFact
             "background": True,
             "shadow": settings.shadow,
             "over_budget": "send",
-            # A request from which nothing is hidden goes out as it came.
+            # A request from which nothing is hidden is sent unchanged.
             "cache_control": "gaps" if library.cache_control == "auto" else "client",
         }
         return Options(**gather_options(flat))
@@ -149,7 +149,7 @@ def keep_in_file(path: Path, fresh: bytes) -> bytes:
     if len(found) < _BYTES:
         raise StoreError(
             f"{path}: holds no secret ({2 * _BYTES} hex digits); restore the file, or delete it: then the sessions "
-            "of every client begin anew"
+            "of every client start again"
         )
     return found
 

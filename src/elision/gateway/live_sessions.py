@@ -239,7 +239,7 @@ class SessionRegistry:
         """Return the session that `body` continues, claimed: call `release_session` when the response is complete.
 
         before: the session whose newest request was parsed before. incoming: the messages of `body`, if parsed.
-        Raises UnreadableBody where a message is no JSON object.
+        Raises UnreadableBody where a message is not a JSON object.
         """
         family = identity.family
         if incoming is None:

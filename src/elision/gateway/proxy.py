@@ -400,7 +400,7 @@ class Proxy:
 
     def _log_fault(self, what: str, error: Exception, record: RequestRecord) -> None:
         record.how, record.cause, record.why = "failed", "engine", type(error).__name__
-        _log.error("%s failed, a request goes on without", what, exc_info=error)
+        _log.error("%s failed, the request continues without it", what, exc_info=error)
 
 
 async def _refuse(writer: ReplyWriter, record: RequestRecord, status: int, why: str) -> None:

@@ -54,7 +54,7 @@ class RecallRounds:
         """Relay the response without its recall calls; return whether they continue it. Raises UpstreamError."""
         decompress = _make_decompressor(response)
         if decompress is None:
-            raise UpstreamError("malformed", "the provider's answer is compressed in a way that nobody asked for")
+            raise UpstreamError("malformed", "the provider's answer has a compression that was not requested")
         observer = self.unrecorded = ResponseObserver.for_response(self._sent.api, response)
         whole = b""
         if self._merger is None:

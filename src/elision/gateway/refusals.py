@@ -85,8 +85,8 @@ def bypass_session(sent: SessionRequest, facts: ResponseFacts) -> None:
     sent.record.how = "failed"
     sent.record.cause = "unbound" if facts.unbound_thinking else "rejected"
     _log.error(
-        "session %s: the provider refused what was made of a request and took it as it came; its next %d requests are"
-        " left alone: %s",
+        "session %s: the provider refused the edited request and accepted the original; the next %d "
+        "requests are sent unchanged: %s",
         sent.record.session,
         sent.session.requests_to_bypass,
         sanitize_error(facts.error, sent.client),

@@ -49,7 +49,7 @@ def decode_message(raw: bytes) -> dict[str, Any]:
     """Return one message. Raises UnreadableBody where it is no JSON object, or has a value that Python lacks."""
     found = decode_json(raw)
     if not isinstance(found, dict):
-        raise UnreadableBody("a message is no JSON object")
+        raise UnreadableBody("a message is not a JSON object")
     return found
 
 
@@ -122,7 +122,7 @@ class RequestBody:
         try:
             return cls(raw, api, previous, shared, target)
         except (ValueError, RecursionError) as error:
-            raise UnreadableBody(f"the body is no JSON that can be taken apart: {error}") from error
+            raise UnreadableBody(f"the body is not readable JSON: {error}") from error
 
     def _parse_whole(self) -> None:
         name = PROVIDERS[self.api].list_field
@@ -310,7 +310,7 @@ def _split_list(raw: memoryview) -> list[bytes]:
     messages = [bytes(message) for message in _LIST.decode(raw)]
     if all(message[0] == ord("{") for message in messages):
         return messages
-    raise UnreadableBody("a message is no JSON object")
+    raise UnreadableBody("a message is not a JSON object")
 
 
 def _find_opening(raw: bytes, own: memoryview) -> bytes:

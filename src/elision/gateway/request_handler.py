@@ -141,7 +141,7 @@ class RequestHandler:
                 await self._session.load_hidden_rounds(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request tries again
             # Without them the model misses only what it recalled.
-            self._sent.log_fault("exchanges", error, "it goes on without what was recalled in it")
+            self._sent.log_fault("exchanges", error, "it continues without what was recalled in it")
         try:
             return self._session.hidden_rounds.expand_messages(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9

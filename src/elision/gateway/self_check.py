@@ -83,7 +83,10 @@ async def _check_store(settings: GatewaySettings) -> CheckResult:
         return CheckResult(subject="store", address=place, is_ok=True, message="not used: everything only passes")
     if (said := _explain_missing_store(address)) is not None:
         return CheckResult(
-            subject="store", address=place, is_ok=not said, message=said or "not there yet; it is made at the start"
+            subject="store",
+            address=place,
+            is_ok=not said,
+            message=said or "does not exist yet; it is created at the start",
         )
     try:
         store = await asyncio.to_thread(open_store if address.startswith("memory:") else open_existing, address)

@@ -75,7 +75,7 @@ class GatewaySettings:
         if self.max_read_bytes > self.memory_bytes:
             raise SettingError(
                 f"gateway_max_read_bytes {self.max_read_bytes:_}: more than gateway_memory_bytes "
-                f"{self.memory_bytes:_} can hold; lower the one, or raise the other"
+                f"{self.memory_bytes:_} can hold; lower the first, or raise the second"
             )
 
     def _name_setting(self, name: str) -> str:

@@ -161,12 +161,12 @@ class Advanced:
     )
     pin: Pin | None = make_row(
         None,
-        "function of a message; where it returns true, the message is never hidden",
+        "function of a message; if it returns true, the message is never hidden",
         accept_callable("a function of a message", type(None)),
     )
     extractors: Mapping[str, Extractor] = make_row(
         None,
-        "glob on the tool's name -> function that returns what placeholders say of its results",
+        "glob on the tool's name -> function that returns the outcome that placeholders show",
         accept_type("a mapping of globs on the tool's name to functions", Mapping),
         make=dict,
     )

@@ -67,7 +67,7 @@ def describe_head_change(change: HeadChange, before: Head, after: Head, tokens: 
     cost = _describe_cost(tokens, prices)
     if not cost:
         return ""
-    advice = "keep dates and ids out of the beginning of the prompt, and the tools as they are for the whole session"
+    advice = "keep dates and ids out of the beginning of the prompt, and keep the tools unchanged for the whole session"
     if change == "order":
         advice += "; in the gateway, pin_tools does that"
     return f"{where}, {cost}: {advice}"

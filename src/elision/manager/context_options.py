@@ -299,7 +299,7 @@ class Options:
         except PriceError:
             close = find_close_models(model[:LONGEST_NAME])[:3]
             names = f" (close names: {', '.join(close)})" if close else ""
-            usual = f"billed as {_DEFAULT_PRICES} models usually are; give prices="
+            usual = f"priced like the set {_DEFAULT_PRICES}; set prices if that is wrong"
             return f"no prices are known for {model[:80]}{names}: {usual}"
         return ""
 

@@ -43,7 +43,7 @@ def parse_handle(handle: str) -> tuple[str, Key]:
     """
     found = _HANDLE_PATTERN.fullmatch(handle.strip())
     if found is None:
-        raise UnknownHandle(f"{handle[:60]!r} is no handle; they look like t12.1")
+        raise UnknownHandle(f"{handle[:60]!r} is not a handle; handles look like t12.1")
     return found["session"] or "", (int(found["turn"]), int(found["place"] or 0))
 
 

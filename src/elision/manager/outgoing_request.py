@@ -284,7 +284,7 @@ def _build_native_request(incoming: IncomingRequest, history: History, log: Log)
     held = uses[cleared:].count(True)
     if held:
         note = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
-        sent = replace(sent, notes=(f"{note} of the oldest, and one that stays stands in front of them",))
+        sent = replace(sent, notes=(f"{note} of the oldest, and one that stays precedes them",))
     edit = server_clearing.build_clearing_edit(uses=len(uses), cleared=cleared)
     if edit is None:
         return sent
@@ -293,7 +293,7 @@ def _build_native_request(incoming: IncomingRequest, history: History, log: Log)
     )
     if found is None:
         return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
-    notes = (*sent.notes, "the provider clears by itself: its placeholders have no gist and no handle")
+    notes = (*sent.notes, "the provider clears results itself: its placeholders have no gist and no handle")
     return replace(
         sent,
         extra={"context_management": found["context_management"]},

@@ -128,9 +128,9 @@ class PreparedCalls:
                 raise
             if isinstance(error, ShapeMismatch):
                 # The client sent it so, and its provider may refuse it.
-                _log.warning("session %s: the request goes out as it came: %s", self.session, error)
+                _log.warning("session %s: the request is sent unchanged: %s", self.session, error)
             else:
-                self.log_error("the request goes out as it came")
+                self.log_error("the request is sent unchanged")
             view = self._pass_through(incoming, error, time.perf_counter() - started)
         except BaseException:
             # Cancelled or interrupted, at any point: as above.
@@ -432,7 +432,7 @@ def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     others = " has"
     if len(places) > 1:
         others = f" and {len(places) - 1} more have"
-    return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
+    return f"messages[{places[0]}]{others} no role that {dialect} knows: sent unchanged, and nothing of it is hidden"
 
 
 def _find_source(log: Log) -> PromptSource | None:

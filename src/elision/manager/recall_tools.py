@@ -28,7 +28,7 @@ NOTE_UNREAD_HANDLES: Final = (
     "**view.request, or add context.tool_definitions() to your tools"
 )
 #: The note of a call in which the tools were to enter and cannot.
-NOTE_BOUND_THINKING: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
+NOTE_BOUND_THINKING: Final = "recall is not offered: tools may not change after thinking that is bound to them"
 
 
 #: When the recall tools enter a session's requests: the "caller" has them, with the "first" placeholder that names a

@@ -110,7 +110,7 @@ def parse_path(rest: str, scheme: str) -> str:
 def _open_sqlite(rest: str, busy_seconds: float, read_only: bool) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
-        raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process alone")
+        raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process only")
     folder = Path(path).parent
     if read_only:
         return SqliteStore(Path(path), read_only=True)

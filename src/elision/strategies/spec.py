@@ -189,7 +189,9 @@ def _fit_defaults(kind: type[Strategy], call: SpecCall, written: SpecCall) -> Sp
 
 def _build_strategy(value: Any) -> Strategy:
     if not isinstance(value, SpecCall):
-        raise SpecError(f"{value!r} is no strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}")
+        raise SpecError(
+            f"{value!r} is not a strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}"
+        )
     call = _expand_preset(value) if value.kind in PRESETS else value
     kind = STRATEGIES.get(call.kind)
     if kind is None:

@@ -226,7 +226,7 @@ class PostgresStore(SqlStore[Cursor]):
         names = {"family": escape_name(family), "nodes": [escape_name(node) for node in nodes]}
         row = cursor.execute(self._sql["locate"], names).fetchone()
         if row is not None and not is_escaped_name(row[0]):
-            what = f"{row[0]!r} in agent_context_sessions is no session's name"
+            what = f"{row[0]!r} in agent_context_sessions is not a session name"
             raise self._database.make_corrupt_error(what)
         return row
 
