@@ -53,7 +53,7 @@ class Costs:
 
 def main(*, small: bool = False) -> None:
     runs = load_recordings(small=small)
-    print(f"{len(runs)} runs. Cost / everywhere; cost / hindsight in total, in the median and the worst run.")
+    print(f"{len(runs)} runs. Cost / everywhere, cost / hindsight: total, median, worst run.")
     with ProcessPoolExecutor(os.cpu_count() or 1) as pool:
         for name in PRICES:
             for spec in STRATEGIES:
@@ -62,16 +62,13 @@ def main(*, small: bool = False) -> None:
 
 
 def _print_row(name: str, found: Sequence[Costs]) -> None:
-    everywhere, hindsight = (
-        sum(each.placed for each in found) / sum(getattr(each, title) for each in found)
-        for title in ("everywhere", "hindsight")
-    )
-    ratios = sorted(each.placed / each.hindsight for each in found)
-    verdict = "met" if hindsight <= MOST else "missed"
-    print(
-        f"  {name:28} {everywhere:.3f}   {hindsight:.3f} {ratios[len(ratios) // 2]:.3f} {ratios[-1]:.3f}  {verdict}",
-        flush=True,
-    )
+    cells = []
+    for title in ("everywhere", "hindsight"):
+        whole = sum(each.placed for each in found) / sum(getattr(each, title) for each in found)
+        ratios = sorted(each.placed / getattr(each, title) for each in found)
+        cells.append(f"{whole:.3f} {ratios[len(ratios) // 2]:.3f} {ratios[-1]:.3f}")
+    verdict = "met" if whole <= MOST else "missed"
+    print(f"  {name:28}" + "   ".join(cells) + f"   {verdict}", flush=True)
 
 
 def cost_run(run: Trajectory, spec: str, name: str) -> Costs:

@@ -200,6 +200,7 @@ def _encode_finding(finding: AuditFinding) -> dict[str, Any]:
         "place": finding.place,
         "seconds_since_call_before": finding.seconds,
         "inferred": finding.is_inferred,
+        "changed": list(finding.changed),
     }
 
 

@@ -42,7 +42,8 @@ class AuditFinding:
     """One call at which old text was sent again.
 
     tokens: sent again. place: where in the prompt the first of them is. seconds: since the model's call before, None if
-    unknown. is_inferred: a compaction that the log does not state; the prompt fell.
+    unknown. is_inferred: a compaction that the log does not state; the prompt fell. changed: what the log says was
+    changed before the call, other than turns: "the tools".
     """
 
     file: str
@@ -55,6 +56,7 @@ class AuditFinding:
     place: str
     seconds: float | None = None
     is_inferred: bool = False
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -354,6 +356,7 @@ class _RunPartition:
             place=self._content.describe_place(request, region.start),
             seconds=seconds,
             is_inferred=request.restart == "inferred",
+            changed=tuple(each.what for each in self._trajectory.changes if each.before == request.call),
         )
 
 
