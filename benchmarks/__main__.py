@@ -14,6 +14,7 @@ PEERS, SMALL = "--peers", "--small"
 #: Each is the module of that name. It is loaded when it runs, because some need what only `make setup` installs.
 BENCHMARKS = (
     "bombs",
+    "breakpoints",
     "callbacks",
     "choice",
     "closed-loop",

@@ -7,7 +7,6 @@ from typing import Any, Final
 from elision.config import setting_readers
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_readers import Reader, optional, whole
-from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS
 
 #: Prefix of their names; in a file they are in the table of that name, without the prefix.
@@ -24,17 +23,6 @@ def _key(name: str, read: Reader, default: Any, meaning: str, *, secret: bool = 
         secret=secret,
         counts=counts,
     )
-
-
-def _make_upstream_key(host: Host) -> Key:
-    """Return the setting that says where requests to `host` go."""
-    versions = [f"/{version.decode()}" for version in host.versions]
-    if len(versions) == 1:
-        form = f", with or without {versions[0]} at the end"
-    else:
-        form = f"; the client's {' or '.join(versions)} is forwarded"
-    meaning = f"provider for {host.title}'s requests{form}; none for no provider"
-    return _key(f"upstream_{host.name}", optional(setting_readers.upstream), host.root_url, meaning)
 
 
 _MIB: Final = 2**20
@@ -79,7 +67,15 @@ _LISTENING: Final = (
 )
 
 _UPSTREAM: Final = (
-    *map(_make_upstream_key, HOSTS.values()),
+    *(
+        _key(
+            f"upstream_{host.name}",
+            optional(setting_readers.upstream),
+            host.root_url,
+            f"provider for {host.title}'s requests, with or without a version at the end; none for no provider",
+        )
+        for host in HOSTS.values()
+    ),
     _key(
         "connect_seconds", setting_readers.seconds, 10.0, "seconds to connect to the provider, names and TLS included"
     ),
@@ -110,6 +106,12 @@ _WHAT: Final = (
         setting_readers.flag,
         False,
         "forwards everything unchanged; decides, prices and stores what would be hidden",
+    ),
+    _key(
+        "pin_tools",
+        setting_readers.flag,
+        False,
+        "sends tools in the order, and with the keys, that they first had in the session, where they say the same",
     ),
 )
 

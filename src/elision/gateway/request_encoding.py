@@ -69,8 +69,9 @@ async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequenc
 
 
 def encode_own_request(sent: SessionRequest) -> UpstreamRequest:
-    """Return the client's own request: its very bytes, unless it has tags, which no provider knows."""
-    if all(message.untagged is None for message in sent.conversation.messages):
+    """Return the client's own request: its very bytes, unless its tools are kept as they were, or it has tags, which no
+    provider knows."""
+    if not sent.record.is_pinned and all(message.untagged is None for message in sent.conversation.messages):
         return UpstreamRequest(sent.client.body)
     raws = [message.sent.raw for message in sent.conversation.messages]
     return UpstreamRequest(sent.body.render_changes(messages=raws), is_rewritten=True)

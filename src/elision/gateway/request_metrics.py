@@ -59,6 +59,10 @@ CACHE_MISSES: Final = _make_counter(
 CLEARED_TOKENS: Final = _make_counter(
     "cleared_tokens_total", "prompt tokens that the provider cleared itself", unit="tokens"
 )
+PINNED: Final = _make_counter("pinned_requests_total", "requests whose tools were sent as their session first had them")
+PINNED_TOKENS: Final = _make_counter(
+    "pinned_tokens_total", "prompt tokens that those requests read from the cache", unit="tokens"
+)
 THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
 STORE_OUTAGES: Final = _make_counter("store_outages_total", "times that the store could be written no more")
 LEASE_FAILURES: Final = _make_counter(
@@ -102,6 +106,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     ROUNDS,
     CACHE_MISSES,
     CLEARED_TOKENS,
+    PINNED,
+    PINNED_TOKENS,
     THINKING_DROPPED,
     STORE_OUTAGES,
     LEASE_FAILURES,
@@ -214,6 +220,8 @@ def make_samples(record: RequestRecord) -> list[Sample]:
         (ROUNDS, record.rounds, api),
         (RECALLS, record.recalls, api),
         (CLEARED_TOKENS, record.cleared_tokens, {}),
+        (PINNED, record.is_pinned, {}),
+        (PINNED_TOKENS, record.usage.cache_read if record.is_pinned and record.usage is not None else 0, {}),
         (THINKING_DROPPED, record.thinking_dropped, {}),
     ]
     samples = [

@@ -35,6 +35,7 @@ class GatewaySettings:
     proxy_env: bool
     off: bool
     shadow: bool
+    pin_tools: bool
     max_read_bytes: int
     max_body_bytes: int
     memory_bytes: int
