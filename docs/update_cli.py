@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 [settings](settings.md), [stores](../guides/stores.md).
 
 The exit code is 0 on success, 2 with one sentence on standard error if a command could not do what you asked, and 130
-if you interrupted it. `elision serve --check` exits with 1 if something that it tried failed. If part of a file cannot
+if you interrupted it. `elision serve --check` exits with 1 if a check fails. If part of a file cannot
 be read, the command reports it and continues.
 """
 
@@ -37,8 +37,17 @@ def reference() -> str:
     commands = dict(_list_commands("elision", group))
     uses = Counter(_describe(item) for command in commands.values() for item in _list_options(command))
     shared = [line for line, count in uses.items() if count >= SHARED]
-    sections = [_command(name, command, shared) for name, command in commands.items()]
-    return "\n".join([_INTRODUCTION, "## Shared options", "", *shared, "", *sections])
+    everywhere = {line for line, count in uses.items() if count == len(commands)} | {
+        "- `--help-all`: Show every option."
+    }
+    sections = [_command(name, command, shared, everywhere) for name, command in commands.items()]
+    general = [
+        "Every command has these, and `--help-all` if `--help` leaves out some options:",
+        "",
+        *sorted(everywhere),
+    ]
+    several = ["Several commands have these:", "", *(line for line in shared if line not in everywhere)]
+    return "\n".join([_INTRODUCTION, "## Shared options", "", *general, "", *several, "", *sections])
 
 
 def _list_commands(front: str, group: Any) -> Iterator[tuple[str, Any]]:
@@ -54,13 +63,15 @@ def _list_options(command: Any) -> list[Any]:
     return [item for item in command.params if item.param_type_name == "option" and item.name != "help"]
 
 
-def _command(name: str, command: Any, shared: Sequence[str]) -> str:
+def _command(name: str, command: Any, shared: Sequence[str], everywhere: Collection[str]) -> str:
     arguments = [item for item in command.params if item.param_type_name == "argument"]
-    usage = " ".join([name, "[OPTIONS]", *map(_usage, arguments)])
-    lines = [f"## {name}", "", *_paragraphs(command.help or ""), "```text", usage, "```", ""]
+    lines = [f"## {name}", "", *_paragraphs(command.help or "")]
+    if arguments:
+        lines += ["```text", " ".join([name, "[OPTIONS]", *map(_usage, arguments)]), "```", ""]
     described = map(_describe, [*arguments, *_list_options(command)])
     lines += [line for line in described if line not in shared]
-    also = [_names(item) for item in _list_options(command) if _describe(item) in shared]
+    options = [(_names(item), _describe(item)) for item in _list_options(command)]
+    also = [name for name, line in options if line in shared and line not in everywhere]
     if also:
         lines.append(f"- {', '.join(also)}: [shared](#shared-options)")
     return "\n".join(lines) + "\n"
@@ -73,7 +84,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _usage(argument: Any) -> str:
-    name = (argument.metavar or argument.name.upper()) + ("…" if argument.nargs != 1 else "")
+    name = (argument.metavar or argument.name.upper()).strip("[].") + ("…" if argument.nargs != 1 else "")
     return name if argument.required else f"[{name}]"
 
 

@@ -165,7 +165,7 @@ class AdapterContract:
 
     @pytest.mark.parametrize("scenario", ["engine_fault", "prepare_fault"])
     def test_our_fault(self, recordings: Recordings, scenario: str) -> None:
-        """An error of ours never reaches the agent: that one request goes out as it came, the others are ours again."""
+        """An error of ours never reaches the agent: that one request is sent unchanged, the others are ours again."""
         (leg,) = self.take(recordings, scenario)
         checks.check_masked(leg, self.LEAST_MASKED)
 

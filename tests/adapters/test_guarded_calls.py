@@ -87,7 +87,7 @@ def test_what_fails_is_logged_and_the_next_call_is_ours_again(
     assert call.view is None
     assert not call.retry(ValueError("prompt is too long: 9 tokens > 8 maximum"))
     call.record(Usage(input=5))
-    assert "the agent goes on without it" in caplog.text
+    assert "the agent continues without it" in caplog.text
     assert count_hidden(calls.begin("s", history).messages) == 4
 
 

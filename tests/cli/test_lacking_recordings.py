@@ -54,7 +54,7 @@ def _clear_unseen(calls: list[list[dict[str, Any]]]) -> None:
 
 
 CASES = {
-    "no usage": (_drop_usage, "as recorded (no usage)", "no recording holds usage"),
+    "no usage": (_drop_usage, "as recorded (no usage)", "no recording has usage"),
     "mixed models": (
         _mix_models,
         "as recorded (mixed models)",
@@ -99,7 +99,7 @@ def test_another_models_prices_blend_the_calls(tmp_path: Path) -> None:
     """Priced as one model, calls of another one have no bill: they are priced as the rest, and that is said."""
     run = _write(tmp_path / "run.jsonl", _mix_models)
     text = _say("view", run, "--model", "gpt-5")
-    assert "2 calls of other models, of which no bill holds here, are priced as the others of their run." in text
+    assert "2 calls of other models, without a bill, are priced like the others of their run." in text
 
 
 def test_some_runs_without_usage(tmp_path: Path) -> None:

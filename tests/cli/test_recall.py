@@ -89,9 +89,9 @@ def test_search(url: str) -> None:
     ("handle", "said"),
     [
         ("t1.2", "session 'main' keeps nothing under t1.2: turn 1 has only t1.1"),
-        ("t0", "'t0' is no handle; they look like t12.1; --search WORDS finds results by their words"),
+        ("t0", "'t0' is not a handle; handles look like t12.1; --search WORDS finds results by their words"),
         ("t99.1", "session 'main' keeps nothing under t99.1: its turns are 1 to 7"),
-        ("12", "'12' is no handle; they look like t12.1; --search WORDS finds results by their words"),
+        ("12", "'12' is not a handle; handles look like t12.1; --search WORDS finds results by their words"),
     ],
 )
 def test_what_there_is_instead(url: str, handle: str, said: str) -> None:

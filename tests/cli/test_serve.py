@@ -66,9 +66,7 @@ def test_one_worker(tmp_path: Path, upstream: str) -> None:
         assert gateway.first_lines[0] == f"OpenAI clients:    {gateway.url}/v1\n"
         assert gateway.first_lines[2] == f"Dashboard:         {gateway.url}/\n"
         assert gateway.first_lines[3] == "Sessions:          nowhere\n"
-        assert gateway.first_lines[4] == (
-            "Summaries:         no model writes summaries; digest (masking makes none of its own)\n"
-        )
+        assert gateway.first_lines[4] == ("Summaries:         off\n")
         assert gateway.send_request("/v1/chat/completions", b"{}", authorization="Bearer sk-secret") == (200, b"ok")
         assert gateway.end_process() == 0
         (line,) = gateway.log.splitlines()
@@ -80,8 +78,8 @@ def test_one_worker(tmp_path: Path, upstream: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "told"),
     [
-        ("--off", "Off:               everything passes as it comes; nothing is kept\n"),
-        ("--shadow", "Shadow mode:       requests go out as they came; the dashboard says what would be saved\n"),
+        ("--off", "Off:               everything is forwarded unchanged; nothing is stored\n"),
+        ("--shadow", "Shadow mode:       requests are sent unchanged; the dashboard shows what would be saved\n"),
     ],
 )
 def test_nobody_wonders_why_nothing_is_saved(tmp_path: Path, upstream: str, mode: str, told: str) -> None:
@@ -186,9 +184,9 @@ def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -
     assert rows["gateway_upstream_openai"][1:] == [upstream, "--upstream-openai"]
     assert rows["gateway_admin_token"][1:] == ["***", "AGENT_CONTEXT_GATEWAY_ADMIN_TOKEN"]
     assert "strategy" not in rows
-    assert "settings have their default" in done.output
+    assert "settings are at their defaults" in done.output
     assert token not in done.output
-    assert "not there yet; it is made at the start" in done.output
+    assert "does not exist yet; it is created at the start" in done.output
     done = run(tmp_path, monkeypatch, "--check", "--upstream-openai", "http://127.0.0.1:1", **environ)
     assert done.exit_code == 1
     assert "nothing listens at http://127.0.0.1:1" in done.output

@@ -55,13 +55,13 @@ def test_only_what_somebody_set_is_shown() -> None:
     text = printed()
     assert "masking_window" in text
     assert "summary_turns" not in text
-    assert re.search(r"\d+ settings have their default; elision doctor --settings --all lists them\.", text)
+    assert re.search(r"\d+ settings are at their defaults; elision doctor --settings --all lists them\.", text)
 
 
 def test_nothing_set_is_a_sentence(tmp_path: Path) -> None:
     """Rather than an empty table."""
     (tmp_path / "elision.toml").unlink()
-    assert "Every setting has its default; elision doctor --settings --all lists them." in printed()
+    assert "All settings are at their defaults; elision doctor --settings --all lists them." in printed()
 
 
 def test_what_has_no_effect_is_said() -> None:
@@ -126,14 +126,14 @@ def test_errors_are_ours() -> None:
 
 def test_who_writes_summaries_is_said() -> None:
     """Model, address, prompt and temperature, in table and JSON; the digest is named as such."""
-    assert "Summaries: no model writes summaries; digest\n" in printed()
+    assert "Summaries: by the digest, without a model\n" in printed()
     Path("prompt.txt").write_text("{previous}{turns}", encoding="utf-8")
     environ = {
         "ELISION_SUMMARIZER": "openai:qwen3-coder",
         "ELISION_SUMMARIZER_BASE_URL": "http://127.0.0.1:9/v1",
         "ELISION_SUMMARY_PROMPT": "prompt.txt",
     }
-    said = "written by openai:qwen3-coder at http://127.0.0.1:9/v1, prompt prompt.txt"
+    said = "by openai:qwen3-coder at http://127.0.0.1:9/v1, prompt prompt.txt"
     assert f"Summaries: {said}\n" in printed(**environ)
     assert json.loads(printed("--json", **environ))["summaries"] == said
 

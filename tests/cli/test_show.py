@@ -115,7 +115,7 @@ def test_the_recall_tools_entered(tmp_path: Path) -> None:
     """The pass that put them into requests says so, once, and its bill has them as the live one had."""
     views = stored.played(tmp_path, "s", 6, tools=[])
     text = printed("s", "--store", stored.url(tmp_path))
-    assert text.count("the recall tools entered: everything is sent anew") == 1
+    assert text.count("the recall tools entered: everything is sent again") == 1
     told = json.loads(printed("s", "--json", "--store", stored.url(tmp_path)))
     entered = [made["recall_tools_entered"] for made in told["passes"]]
     assert entered == [view.offered and not before.offered for before, view in pairwise([views[0], *views])]
@@ -212,7 +212,7 @@ def test_no_call_yet(tmp_path: Path) -> None:
 
 
 def test_shadow_mode(tmp_path: Path) -> None:
-    """Of a session whose requests went out as they came it is said that its figures are what would have been."""
+    """Of a session whose requests went out as they came it is said that its figures are hypothetical."""
     stored.played(tmp_path, "s", 5, shadow=True)
     assert "shadow requests went out as they came; all of this is what would have been" in words(
         printed("s", "--store", stored.url(tmp_path))
@@ -489,4 +489,4 @@ def test_what_was_folded_is_said(tmp_path: Path) -> None:
     assert re.search(r"folded 1 result, \S+ → \d+: t3\.1 bash", output)
     assert "shown whole again: t2.1" in output
     assert "1 of 3 results masked, 2 visible, 1 of them folded" in output
-    assert re.search(r"folded +2 results, \S+ → \d+ · 1 × one shown whole again", output)
+    assert re.search(r"folded +2 results, \S+ → \d+ · 1 × one shown in full again", output)

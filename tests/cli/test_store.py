@@ -246,7 +246,7 @@ def test_migrate_names_a_conflict(url: str) -> None:
     with closing(open_store(target)) as opened:
         begin_session(opened, "run", add_turn(1, "mine"))
     said = failed(StoreError, "copy", url, target)
-    assert said == "1 session not copied: session 'run' is there already and is another one"
+    assert said == "1 session not copied: session 'run' already exists and is different"
     assert keys(target) == keys(url)
     assert logs(target)["run"] == [add_turn(1, "mine")]
 

@@ -88,7 +88,10 @@ COMMANDS: Final = {
     ),
     ("sessions", "show", "god", *STORE): ("no session 'god'; ", "the nearest: good"),
     ("sessions", "show", "good", "--call", "99", *STORE): ("no call '99': ", "give a number from 1 to 4, or last"),
-    ("sessions", "recall", "good", "xyz", *STORE): ("'xyz' is no handle; they look like t12.1; ", "--search WORDS"),
+    ("sessions", "recall", "good", "xyz", *STORE): (
+        "'xyz' is not a handle; handles look like t12.1; ",
+        "--search WORDS",
+    ),
     ("sessions", "gc", "--older-than", "30x", *STORE): ("--older-than '30x': ", "give a number with a unit"),
     ("sessions", "import", "notes.txt", *STORE): (
         "notes.txt:1: it is not a record of a log; ",

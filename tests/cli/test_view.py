@@ -169,7 +169,7 @@ def test_a_difference_shows_what_was_rewritten_and_what_is_new() -> None:
     assert "First rewritten byte 1,053: message 5 (t2.1 Bash)" in page
     assert "− t2.2 Glob  1,228 tokens" in page
     assert "+ t2.2 Glob  masked now" in page
-    assert "2 messages, 152 tokens as before, sent anew" in page
+    assert "2 messages, 152 tokens as before, sent again" in page
 
 
 def test_a_difference_without_a_rewrite_says_so() -> None:

@@ -130,6 +130,7 @@ def test_the_environment(tmp_path: Path) -> None:
         CACHE_CONTROL="client",
         CACHE_TTL="1h",
         RECALL="never",
+        TOOLS="defer",
         TOKENS="estimate",
         BACKGROUND="yes",
         STORE="memory:",
@@ -560,7 +561,7 @@ def test_unknown_names(tmp_path: Path) -> None:
         "elision.toml:1: no setting 'fold'; it is an option of strategies: strategy = \"masking(fold=…)\""
     )
     assert refused(tmp_path, '[elision]\nmodel = "gpt-5"') == (
-        "elision.toml:1: no table [elision] is known here; only [gateway] holds settings in elision.toml"
+        "elision.toml:1: no table [elision] is known; only [gateway] has settings in elision.toml"
     )
     assert refused(tmp_path, "strategy = masking").endswith("Invalid value (at line 1, column 12); a text needs quotes")
     assert "did you mean store?" in refused(tmp_path / "..", arguments={"stores": "memory:"})
@@ -582,9 +583,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     """A broken, absent or doubtful file is an error that names it."""
     assert "elision.toml: Invalid value (at line 1" in refused(tmp_path, "max_turns = =")
     twice = 'strategy = "raw"\nstrategy = "hybrid"'
-    assert "elision.toml:2: strategy is there twice; keep one of them" in refused(tmp_path, twice)
+    assert "elision.toml:2: strategy is set twice; keep one of them" in refused(tmp_path, twice)
     twice = "[gateway]\nport = 1\n[gateway]\nport = 2"
-    assert "elision.toml:3: [gateway] is there twice; keep one of them" in refused(tmp_path, twice)
+    assert "elision.toml:3: [gateway] is set twice; keep one of them" in refused(tmp_path, twice)
     (tmp_path / "elision.toml").write_bytes(b"\xff\xfe")
     assert "not UTF-8" in refused(tmp_path)
     assert "no.toml: cannot be read" in refused(tmp_path, CONFIG="no.toml")
@@ -813,8 +814,8 @@ def test_a_temperature_is_0_to_2(tmp_path: Path, value: str) -> None:
 
 def test_who_writes_summaries_is_described(tmp_path: Path) -> None:
     """In one line, without secrets; and whether the strategy has summaries at all."""
-    assert of(tmp_path).describe_summarizer() == "no model writes summaries; digest (masking makes none of its own)"
-    assert of(tmp_path, STRATEGY="hybrid").describe_summarizer() == "no model writes summaries; digest"
+    assert of(tmp_path).describe_summarizer() == "off"
+    assert of(tmp_path, STRATEGY="hybrid").describe_summarizer() == "by the digest, without a model"
     written = of(
         tmp_path,
         STRATEGY="hybrid",
@@ -823,6 +824,4 @@ def test_who_writes_summaries_is_described(tmp_path: Path) -> None:
         SUMMARY_EXAMPLE="on",
         SUMMARY_TEMPERATURE="0.2",
     ).describe_summarizer()
-    assert written == (
-        "written by openai:qwen3-coder at http://agent:***@localhost:8000/v1, example on, temperature 0.2"
-    )
+    assert written == ("by openai:qwen3-coder at http://agent:***@localhost:8000/v1, example on, temperature 0.2")

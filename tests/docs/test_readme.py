@@ -41,4 +41,4 @@ def test_its_pictures_are_there() -> None:
 
 def test_it_recommends_the_default() -> None:
     """The strategy that the report recommends."""
-    assert f"**Take `{RECOMMENDED}`, the default**" in prose(README)
+    assert f"**Start with `{RECOMMENDED}`, the default**" in prose(README)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -119,6 +122,29 @@ def test_commands() -> None:
     assert all(f"`elision {name}`" in prose(README) for name in group.commands)
     flags = {name for item in group.commands["replay"].params for name in item.opts if name.startswith("-")}
     assert flags - {"--help", "--help-all"} <= quoted("start/replay.md")
+
+
+def test_options_on_pages_exist() -> None:
+    """Every option that a page passes to a command is one of that command, also where the block is not run."""
+    for page in PAGES:
+        for block in blocks(page):
+            for words in _list_elision_calls(block.text):
+                command: Any = app
+                while words and words[0] in getattr(command, "commands", {}):
+                    command = command.commands[words.pop(0)]
+                known = {name for item in command.params for name in item.opts} | {"--help", "--help-all"}
+                own = itertools.takewhile(lambda word: word != "--", words)
+                given = {word.partition("=")[0] for word in own if re.match(r"-[-a-z]", word)}
+                # What follows a wrapped agent's name is the agent's.
+                assert command.name == "wrap" or given <= known, (page.name, sorted(given - known))
+
+
+def _list_elision_calls(text: str) -> Iterator[list[str]]:
+    """The words after `elision` in each command of a block."""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        found = re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*elision (?=[a-z])(.*)", line)
+        if found:
+            yield shlex.split(found[1], comments=True)
 
 
 def test_json_keys() -> None:

@@ -33,7 +33,7 @@ from tests.gateway.dashboard.recorded_sessions import (
 from tests.soak import SOAK
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 #: A schedule that acts at once, so that a few calls show everything.
 EAGER = "hybrid(window=4, summarize_at=12, tail=4, schedule=every-turn)"
@@ -318,6 +318,52 @@ def test_all_of_it_is_copied(opened: Open, url: str, store: SqliteStore) -> None
     page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
     kept = store.observation(HOSTILE, (2, 1)).text
     assert page.run("navigator.clipboard.readText().then(text => text.length)") == len(kept)
+
+
+def test_a_copy_waits_for_the_text(opened: Open, url: str, store: SqliteStore) -> None:
+    """Copy that is pressed before the text has arrived takes all of it, in order, and not what is there so far."""
+    page = opened(url, HOSTILE)
+    page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
+    held: list[Route] = []
+    page.page.route("**/observations/**", lambda route: held.append(route), times=1)
+    with page.page.expect_request("**/observations/**"):
+        page.page.locator("#hidden .open", has_text="t2.1").click()
+    page.page.click("#copy")
+    held[0].continue_()
+    page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
+    kept = store.observation(HOSTILE, (2, 1)).text
+    assert page.run("navigator.clipboard.readText().then(text => text.length)") == len(kept)
+
+
+def test_what_cannot_be_read_is_not_copied(opened: Open, url: str) -> None:
+    """If the text does not arrive, Copy says so and stops asking."""
+    page = opened(url, HOSTILE)
+    page.page.locator("#hidden .open", has_text="t2.1").click()
+    page.until("document.getElementById('reader-text').textContent.length > 60000")
+    page.page.route("**/observations/**", lambda route: route.fulfill(body="no JSON"), times=1)
+    page.page.click("#copy")
+    page.until("document.getElementById('reader-state').textContent.startsWith('Not copied: ')")
+
+
+def test_signs_of_two_units_are_read_once(opened: Open, tmp_path: Path) -> None:
+    """A text that is longer in JavaScript than in Python, because of its emoji, is shown and copied without a gap."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    text = "".join(f"{number} 🍊\n" for number in range(10_000))
+    with ContextManager("masking(window=1, schedule=every-turn)", store=kept, session="fruit") as context:
+        context.turns.begin("Count.")
+        for result in (text, "ok", "ok"):
+            context.turns.add("", {"name": "count", "arguments": {}}, result)
+        context.turns.view()
+    with Served(kept) as served:
+        page = opened(served.url, "fruit")
+        page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=served.url)
+        page.page.locator("#hidden .open").first.click()
+        page.page.click("#copy")
+        page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
+        assert page.run("navigator.clipboard.readText()") == text
+        assert page.run("document.getElementById('reader-text').textContent") == text
+        page.close()
+    kept.close()
 
 
 def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:

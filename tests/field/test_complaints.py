@@ -351,7 +351,7 @@ def test_18_rules_hold_on_every_route(route: str) -> None:
 
 @pytest.mark.parametrize("shape", ["openai", "openai-responses", "anthropic"])
 def test_19_what_is_unknown_passes(shape: str) -> None:
-    """Unknown fields, block types and thinking were dropped or broken on the way: each goes out as it came."""
+    """Unknown fields, block types and thinking were dropped or broken on the way: each is sent unchanged."""
     context = manager(dialect=shape)
     messages = make_history(shape, 6)
     odd: dict[str, Any] = {"x_vendor": {"deep": [1, None, {"y": "z"}]}}

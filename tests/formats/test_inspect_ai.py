@@ -169,7 +169,7 @@ def test_a_sample_without_an_assistant_yields_nothing() -> None:
 
 
 def test_broken_samples_are_problems_and_the_rest_is_read() -> None:
-    """A member that is no JSON, a sample that is no object, a message that is none."""
+    """A member that is no JSON, a sample that is not an object, a message that is none."""
     made = archive(
         {"header.json": {}, "samples/a_epoch_1.json": b"{", "samples/b_epoch_1.json": sample(ASK, CALL, RESULT)}
     )

@@ -40,7 +40,7 @@ def test_several_objects_on_a_line() -> None:
     [
         (b"{broken", "broken JSON at column 2"),
         (b'{"a": "\xff"}', "byte 0xff at column 8 is not UTF-8"),
-        (b"[1, 2]", "a JSON list where an object belongs"),
+        (b"[1, 2]", "a JSON list instead of an object"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a": ' + b"1" * 5_000 + b"}", "unreadable JSON"),
     ],

@@ -117,7 +117,7 @@ def test_broken_messages_are_reported() -> None:
     run, problems = read(value)
     assert run.tool_turns == 2
     assert [(problem.line, problem.reason.split(";")[0]) for problem in problems] == [
-        (4, "a message that is no object"),
+        (4, "a message that is not an object"),
         (5, "a message of unknown role 'oracle'"),
         (6, "result of call 'c9' has no such call before it"),
     ]

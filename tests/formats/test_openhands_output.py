@@ -145,7 +145,7 @@ def test_results_without_calls_and_broken_events() -> None:
     assert found["history"].tool_turns == 1
     assert [(problem.line, problem.reason.split(";")[0]) for problem in problems] == [
         (5, "run observation answers no action"),
-        (6, "an event that is no object"),
+        (6, "an event that is not an object"),
     ]
 
 

@@ -48,7 +48,7 @@ async def failing_later(*arguments: object, **named: object) -> Any:
 
 #: Asked for at a session's first request here.
 COLD = "exchanges of the store"
-#: What fails, and whether the request goes out as it came then.
+#: What fails, and whether the request is sent unchanged then.
 PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
     "a strategy": (Policy, "plan_pass", failing, True),
     "a placeholder, and its extractor": (Placeholders, "write_placeholder", failing, True),

@@ -67,7 +67,7 @@ def test_stores(tmp_path: Path) -> None:
     """One that is there answers, one that is not is not made for this, one that cannot be made is a failure."""
     assert found(store="memory:")["store"].message == "can be written"
     missing = found(store=f"sqlite:///{tmp_path}/agent.db")["store"]
-    assert (missing.is_ok, missing.message) == (True, "not there yet; it is made at the start")
+    assert (missing.is_ok, missing.message) == (True, "does not exist yet; it is created at the start")
     for scheme in ("sqlite", "linear-hash"):
         nowhere = found(store=f"{scheme}:///{tmp_path}/new/agents")["store"]
         assert (nowhere.is_ok, nowhere.message) == (

@@ -1,4 +1,4 @@
-"""Requests that go ahead: what goes out as it came whatever is in it is looked at while the provider works."""
+"""Requests that go ahead: what is sent unchanged whatever is in it is looked at while the provider works."""
 
 from __future__ import annotations
 

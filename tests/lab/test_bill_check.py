@@ -114,7 +114,7 @@ def test_names_in_a_log_cannot_act_on_the_terminal() -> None:
 @pytest.mark.parametrize(
     ("model", "cause", "said"),
     [
-        ("claude-opus-4-5", "unsent", ", since the agent clipped results that are whole in the log (2 ×)"),
+        ("claude-opus-4-5", "unsent", ", because the agent cut results that are complete in the log (2 ×)"),
         ("claude-opus-4-5", "inferred", ", since the agent condensed its history without a record of it (2 ×)"),
         ("claude-opus-4-5", "sealed", ", with sealed reasoning of unknown length in 1 turn"),
         ("claude-opus-4-5", "", ", at 1.25 tokens of the model for each that we count"),

@@ -117,7 +117,7 @@ def test_an_instance_twice(tmp_path: Path) -> None:
     ("value", "expected"),
     [
         ({"resolved_ids": []}, "a report of no instance"),
-        ({"resolved_ids": [3]}, "resolved_ids: 3 is no instance id"),
+        ({"resolved_ids": [3]}, "resolved_ids: 3 is not an instance id"),
         ({"messages": []}, "no outcomes in it"),
         ({"a": {"resolved": "yes"}}, "a: resolved is 'yes'; true or false is expected"),
         ([{"resolved": True}], "entry 1: no `instance_id`"),

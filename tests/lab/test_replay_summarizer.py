@@ -202,7 +202,7 @@ def test_no_hindsight_where_a_model_writes(tmp_path: Path) -> None:
     by_name = {row.strategy: row for row in found.rows}
     assert by_name[HYBRID].hindsight_usd is None
     assert by_name["masking"].hindsight_usd is not None
-    assert "none is computed where a model writes summaries" in (wording.explain_missing_hindsight(found) or "")
+    assert "it is not computed if a model writes summaries" in (wording.explain_missing_hindsight(found) or "")
     with pytest.raises(SpecError, match="does not go with --summarizer"):
         parse_candidates(["hybrid(schedule=hindsight)"], model_summaries=True)
     assert [each.label for each in parse_candidates(["masking(schedule=hindsight)"], model_summaries=True)]
@@ -266,7 +266,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--base-url", "http://127.0.0.1:9"], "--base-url: no model is asked; give --summarizer too"),
+        (["--base-url", "http://127.0.0.1:9"], "--base-url: no model writes summaries; give --summarizer too"),
         (["--summarizer", "digest", "--summarizer-cache", "c"], "--summarizer-cache: no model is asked"),
         (["--summarizer", "bison:pro"], "no summarizer 'bison:pro'; there are: digest, anthropic:MODEL"),
         (["--summarizer", "anthropic:claude-haiku-4-5"], "no key for https://api.anthropic.com"),

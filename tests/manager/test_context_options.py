@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from elision import Advanced, Cache, ContextManager
+from elision.config import KEYS
 from elision.errors import SettingError, SpecError
 from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import ContextOptions, Options
@@ -89,7 +90,7 @@ def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_a_wrong_value_is_told_at_once(option: str, value: object, said: str) -> None:
-    """Behind the boundary of a pass it would only mean that every request goes out as it came."""
+    """Behind the boundary of a pass it would only mean that every request is sent unchanged."""
     options: dict[str, Any] = {option: value}
     with pytest.raises(SettingError) as told:
         ContextManager(store="memory:", **gather_options(options))
@@ -225,6 +226,14 @@ def test_every_option_has_a_meaning_and_one_place(table: type) -> None:
             assert f"- `{row.name}` (default `" in documented
             assert [row.name in {each.name for each in fields(one)} for one in tables].count(True) == 1
     assert len(ContextOptions.__annotations__) <= 12
+
+
+@pytest.mark.parametrize("table", [Options, Advanced])
+def test_an_option_that_is_a_setting_has_its_meaning(table: type) -> None:
+    """The table of settings is the only place that states it."""
+    shared = {row.name: row.metadata["meaning"] for row in fields(table) if row.name in KEYS}
+    assert len(shared) >= 6
+    assert shared == {name: KEYS[name].meaning for name in shared}
 
 
 def test_what_advanced_sets_goes_before_what_settings_say() -> None:

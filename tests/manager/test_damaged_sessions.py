@@ -224,7 +224,7 @@ def test_a_file_of_another_kind_is_never_set_aside(tmp_path: Path) -> None:
 
 
 def test_sessions_in_other_processes_go_on_in_the_new_store(tmp_path: Path) -> None:
-    """They find another file in the place of theirs: one call goes out as it came, and the next is durable again."""
+    """They find another file in the place of theirs: one call is sent unchanged, and the next is durable again."""
     damaged = DamagedSqlite(tmp_path)
     with open_context(damaged.url, "other") as other:
         other.prepare(make_history("openai", TURNS + 1))
@@ -284,7 +284,7 @@ def test_a_damaged_name_is_found() -> None:
         (finding,) = store.check()
     damaged.close()
     assert finding.lost
-    assert finding.what == r"'\\xfffe' is no session's name"
+    assert finding.what == r"'\\xfffe' is not a session name"
 
 
 def test_damage_that_appears_while_a_session_runs(tmp_path: Path) -> None:

@@ -735,7 +735,7 @@ def test_a_model_without_prices_is_logged_once(caplog: pytest.LogCaptureFixture)
     for _ in range(3):
         manager(model="a-model-of-one-line")
     assert [line for line in caplog.messages if "a-model-of-one-line" in line] == [
-        "no prices are known for a-model-of-one-line: billed as anthropic models usually are; give prices="
+        "no prices are known for a-model-of-one-line: priced like the set anthropic; set prices if that is wrong"
     ]
 
 
@@ -766,7 +766,7 @@ def test_a_digest_is_written_where_it_is_waited_for() -> None:
 
 @pytest.mark.parametrize("tools", ["bash", 7, {"name": "bash"}, [None, 7, "x", ["y"], {"name": ["z"]}]])
 def test_tools_that_are_none(tools: Any) -> None:
-    """What stands where tools should be goes out as it came, is stored, and nothing fails over it."""
+    """What stands where tools should be is sent unchanged, is stored, and nothing fails over it."""
     context = manager(recall="auto")
     for steps in range(7):
         view = context.prepare(make_history("openai", steps), tools=tools)
@@ -779,7 +779,7 @@ def test_tools_that_are_none(tools: Any) -> None:
 
 
 def test_results_that_answer_other_calls(caplog: pytest.LogCaptureFixture) -> None:
-    """A known history in which a result's id is gone says the same and is another: it goes out as it came."""
+    """A known history in which a result's id is gone says the same and is another: it is sent unchanged."""
     store = MemoryStore()
     manager(store=store).prepare(make_history("openai", 6))
     broken = [
@@ -851,6 +851,6 @@ def test_messages_in_no_known_shape_are_noted() -> None:
         assert view.messages[-1] is odd[1]
         assert view.diagnostics.savings.masked == 3
         assert view.diagnostics.notes == (
-            "messages[11] and 1 more have no role that openai knows: sent as it came, and nothing of it is hidden",
+            "messages[11] and 1 more have no role that openai knows: sent unchanged, and nothing of it is hidden",
         )
         assert context.prepare([*make_history("openai", 6)]).diagnostics.notes == ()

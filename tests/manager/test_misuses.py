@@ -85,7 +85,7 @@ def only_new_messages(opened: Open) -> None:
         context.prepare(turn(number))
 
 
-@answered("give each agent a session of its own")
+@answered("give each agent its own session")
 def two_agents_in_one_manager(opened: Open) -> None:
     context, one, other = opened(EAGER), history(0, task="A"), history(0, task="B")
     for number in range(4):
@@ -95,21 +95,21 @@ def two_agents_in_one_manager(opened: Open) -> None:
         context.prepare(other)
 
 
-@answered("give each task a session of its own")
+@answered("give each task its own session")
 def one_session_name_for_another_task(opened: Open) -> None:
     store = open_store("memory:")
     opened(EAGER, store=store, session="agent").prepare(history(6))
     opened(EAGER, store=store, session="agent").prepare(history(5, task="Another task."))
 
 
-@answered("give each task a session of its own")
+@answered("give each task its own session")
 def one_session_name_for_each_night(opened: Open) -> None:
     store = open_store("memory:")
     opened(EAGER, store=store, session="agent").prepare(history(6))
     opened(EAGER, store=store, session="agent").prepare(history(0))
 
 
-@answered("give each task a session of its own")
+@answered("give each task its own session")
 def one_session_name_in_two_managers(opened: Open) -> None:
     store = open_store("memory:")
     one, other = (opened(EAGER, store=store, session="agent") for _ in range(2))

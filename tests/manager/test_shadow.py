@@ -1,4 +1,4 @@
-"""In the shadow: everything is decided, priced and recorded, and the request goes out as it came."""
+"""In the shadow: everything is decided, priced and recorded, and the request is sent unchanged."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_out_of_the_shadow_and_into_it() -> None:
 
 
 def test_no_budget_is_missed_in_the_shadow() -> None:
-    """A request that no view of would fit goes out as it came, and the diagnostics say so."""
+    """A request that no view of would fit is sent unchanged, and the diagnostics say so."""
     context = manager(MemoryStore(), EAGER.replace(")", ", budget=budget(tokens=300, reserved=100))"))
     messages = make_history("openai", 4, "Mend the parser. " * 200)
     view = context.prepare(messages)

@@ -151,7 +151,7 @@ def test_a_failed_summary_is_a_note() -> None:
     walk(context, "openai", 10, 10)
     context.compact(summary=True)
     again = context.prepare(make_history("openai", 11)).diagnostics
-    assert "an earlier one failed, and the next is asked for at call" in again.notes[0]
+    assert "an earlier one failed, and the next attempt is at call" in again.notes[0]
     assert again.savings.masked == 11 - 2
 
 

@@ -96,8 +96,8 @@ def test_the_session_that_hides_a_handle_is_meant(tmp_path: Path) -> None:
     [
         ("t99.1", "session 'main' keeps nothing under t99.1: it has 7 turns"),
         ("t1.9", "session 'main' keeps nothing under t1.9: turn 1 has 1 results"),
-        ("t0", "'t0' is no handle; they look like t12.1"),
-        ("digest me", "'digest me' is no handle; they look like t12.1"),
+        ("t0", "'t0' is not a handle; handles look like t12.1"),
+        ("digest me", "'digest me' is not a handle; handles look like t12.1"),
         ("nobody:t1.1", "no session 'nobody'; there are: "),
     ],
 )

@@ -95,8 +95,8 @@ def test_nothing_is_overwritten(source: Store) -> None:
     begin_session(target, "long", add_turn(1, "not the same"), at=2.0)
     done = list(copy_all(source, target))
     assert [str(each) for each in done if isinstance(each, StoreError)] == [
-        "session 'a' is there already and is another one",
-        "session 'long' is there already and is another one from record 1 on",
+        "session 'a' already exists and is different",
+        "session 'long' already exists and differs from record 1 on",
     ]
     assert read_log(target, "a") == [add_turn(1)]
     assert target.length("fork") == 301

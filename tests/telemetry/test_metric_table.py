@@ -75,7 +75,7 @@ def test_reasons_of_real_passes(spec: str) -> None:
         ("eligible", "eligible"),
         ("nothing eligible", "nothing-eligible"),
         ("not planned", "not-planned"),
-        ("deferred: thinking in turn 7 is bound to what stands in front of it", "bound-thinking"),
+        ("deferred: thinking in turn 7 is bound to what precedes it", "bound-thinking"),
         ("held: nothing more is hidden while the store fails", "store-failing"),
         ("a new one", OTHER_LABEL),
         ("", OTHER_LABEL),

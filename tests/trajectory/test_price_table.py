@@ -149,7 +149,7 @@ source = "none"
         ),
         ("output = 3.2", "output = '3.2'", "model glm-5, prices: `output`: '3.2' is of the wrong type; give a number"),
         ("output = 3.2", "output = true", "model glm-5, prices: `output`: True is of the wrong type; give a number"),
-        ("output = 3.2", "output = -1", "model glm-5, prices: output price -1.0 is no price; give USD per million"),
+        ("output = 3.2", "output = -1", "model glm-5, prices: output price -1.0 is not a price; give USD per million"),
         (
             "cache_read = 0.2",
             "read = 0.2",
@@ -169,7 +169,7 @@ source = "none"
         ('trust = "L"', 'trust = "X"', "model glm-5: `trust`: 'X' is not known; give one of H, M, L"),
         ('provider = "zai"', 'provider = "z"', "model glm-5: `provider`: 'z' is not known; give one of zai"),
         ('["zai-pricing"]', '["zai"]', "model glm-5: `sources`: 'zai' is not known; give one of zai-pricing"),
-        ('["zai-pricing"]', "[]", "model glm-5: `sources`: [] is no list of texts; give at least one"),
+        ('["zai-pricing"]', "[]", "model glm-5: `sources`: [] is not a list of texts; give at least one"),
         ('trust = "L"', 'trust = "L"\nsinse = 1', "model glm-5: `sinse`: nothing has this name; there are: names, "),
         (MODEL, MODEL + MODEL, "prices.toml, model glm-5: two entries begin on one day; give each period its `since`"),
         ("[[set]]", "[[sets]]", "prices.toml: `sets`: nothing has this name; there are: dated, sources, providers, "),

@@ -28,7 +28,7 @@ TIERED = Prices(
 def test_rate_that_is_no_price(field: str, value: float) -> None:
     """A rate that is not finite or is negative is refused, and the message names the rate and the unit."""
     given_rates = {"input": 1.0, "output": 1.0, field: value}
-    with pytest.raises(PriceError, match=rf"{field} price .* is no price; give USD per million tokens"):
+    with pytest.raises(PriceError, match=rf"{field} price .* is not a price; give USD per million tokens"):
         Rates(**given_rates)
 
 

@@ -1,4 +1,4 @@
-"""The model calls of an adapter: what fails in Elision is logged, and the framework's request goes out as it came.
+"""The model calls of an adapter: what fails in Elision is logged, and the framework's request is sent unchanged.
 
 calls = GuardedCalls(sessions)
 call = calls.begin(thread, messages, mirror, tools=tools, system=system, model=model)
@@ -282,8 +282,8 @@ class SessionOwner:
         if not isinstance(strategy, str | Strategy):
             own = type(self).__name__
             raise SpecError(
-                f"{own} takes a strategy, such as {own}('masking(window=10)'), not {type(strategy).__name__}; where a "
-                f"framework asks for an object, write {own}(), with brackets"
+                f"{own} takes a strategy, such as {own}('masking(window=10)'), not "
+                f"{type(strategy).__name__}; if a framework needs an object, write {own}(), with brackets"
             )
         self.calls = GuardedCalls.make(strategy, sessions, options, self.CACHE_CONTROL)
         self._owned = self.calls.sessions if sessions is None else None
@@ -322,6 +322,6 @@ def _log_fault(name: str, error: Exception) -> None:
     # The name is the framework's, and may be of any length.
     shown = name[:_SHOWN_NAME]
     if isinstance(error, ElisionError):
-        _log.error("Elision failed in session %r; the agent goes on without it: %s", shown, str(error)[:_SHOWN_ERROR])
+        _log.error("Elision failed in session %r; the agent continues without it: %s", shown, str(error)[:_SHOWN_ERROR])
     else:
-        _log.exception("Elision failed in session %r; the agent goes on without it", shown)
+        _log.exception("Elision failed in session %r; the agent continues without it", shown)

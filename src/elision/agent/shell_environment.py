@@ -78,7 +78,7 @@ class Shell:
 
     def __init__(self, folder: Path, *, seconds: float = 120.0, output: int = 16_000, keep: Sequence[str] = ()) -> None:
         if not folder.is_dir():
-            raise ElisionError(f"{folder}: is no folder to work in")
+            raise ElisionError(f"{folder}: is not a folder")
         self.folder = folder
         self.seconds = seconds
         self.output = output

@@ -53,7 +53,7 @@ _REMEDIES: Final[dict[Topic, _Remedy]] = {
     ),
     "expired-5m": _Remedy(
         "Pauses that outlast a cache entry of five minutes cost",
-        "Write for an hour where the agent often waits.",
+        "Use one-hour cache entries if the agent often waits.",
         'cache_ttl = "1h"',
     ),
     "expired-1h": _Remedy(
@@ -75,10 +75,12 @@ _REMEDIES: Final[dict[Topic, _Remedy]] = {
     "model-switch": _Remedy("Switches between models cost", "Switch between tasks, not within one."),
     "hour-unpaid": _Remedy(
         "Writes for an hour that served no later call cost",
-        "Write for five minutes where calls follow each other fast.",
+        "Use five-minute cache entries if calls follow quickly.",
     ),
     "unused-tools": _Remedy(
-        "Definitions of tools that were never called cost", "Declare the tools that a task needs, not all of them."
+        "Definitions of tools that were never called cost",
+        "Declare the tools that a task needs, or have Elision leave out definitions beyond 2,000 tokens.",
+        'tools = "defer"',
     ),
 }
 

@@ -51,7 +51,7 @@ CAUSES: Final[Mapping[Cause, CauseText]] = {
     "not-cached": CauseText(
         "sent without cache", "old text at full price although the model has a cache", "turn caching on"
     ),
-    "model-switch": CauseText("model switched", "another model has a cache of its own", "switch between tasks"),
+    "model-switch": CauseText("model switched", "each model has its own cache", "switch between tasks"),
     "compaction": CauseText("own compaction", "the agent rewrote its context", "mask results instead"),
     "hour-unpaid": CauseText(
         "1 h premium, unpaid", "the dearer writes for an hour served no later call", "write for 5 minutes"
@@ -70,6 +70,8 @@ REWRITES: Final = frozenset[Cause](
 )
 #: Of these, the ones whose other course is known: the same tokens, read. A compaction leaves another prompt.
 AVOIDABLE_REWRITES: Final = REWRITES - {"compaction"}
+#: Causes by how long cache entries live.
+LIFETIMES: Final = frozenset[Cause]({"expired-5m", "expired-1h", "hour-paid", "hour-unpaid"})
 #: Causes that say only when a token was sent; what the token is comes first there.
 PLAIN: Final = frozenset[Cause]({"first-write", "growth", "context"})
 

@@ -51,7 +51,7 @@ def audit(
     full: Annotated[bool, Option("--full", help="Print a line for each run.")] = False,
     html_file: HtmlFile = None,
     no_replay: Annotated[
-        bool, Option("--no-replay", help="Leave out what Elision would have saved, which takes most of the time.")
+        bool, Option("--no-replay", help="Skip what Elision would have saved, which takes most of the time.")
     ] = False,
     model: Model = None,
     price: Price = None,
@@ -63,11 +63,11 @@ def audit(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Divide the bill that agents' logs record by cause, and say what could have been avoided.
+    """Divide the bill in agents' logs by cause, and show what could have been avoided.
 
-    Every billed token has one cause. Prices are list prices of the recorded model on the day of the run, unless given.
-    Ctrl-C ends the reading; what was read is reported. With --out the logs become a study, of any number; it estimates
-    no saving, `elision replay` does.
+    Every billed token has one cause. Unless you give prices, they are list prices of the recorded model on the day of
+    the run. Ctrl-C stops reading and reports what was read. With --out, any number of logs become a study, without the
+    estimated saving.
     """
     # Slow to import, and help needs none of it.
     from elision.audit.bill_report import build_bill_report

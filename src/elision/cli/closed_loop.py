@@ -30,19 +30,19 @@ def closed_loop(
     prices: Annotated[list[str] | None, Option("--prices", help="A price set or model; may be repeated.")] = None,
     family: Annotated[list[str] | None, Option("--family", help="Tasks of this family only; may be repeated.")] = None,
     seeds: Annotated[int, Option("--seeds", help="Tasks of each family.", min=1)] = 30,
-    first_seed: Annotated[int, Option("--first-seed", help="The first of them.", rare=True, min=0)] = 0,
+    first_seed: Annotated[int, Option("--first-seed", help="First seed.", rare=True, min=0)] = 0,
     knob: Annotated[
         list[str] | None,
-        Option("--knob", help="NAME=VALUE: what tasks and agent are like, such as calls=200; may be repeated."),
+        Option("--knob", help="NAME=VALUE: a property of tasks or agent, such as calls=200; may be repeated."),
     ] = None,
     by_family: Annotated[bool, Option("--by-family", help="Print a table for each family, too.", rare=True)] = False,
-    chart: Annotated[Path | None, Option("--svg", help="Draw the comparisons.")] = None,
+    chart: Annotated[Path | None, Option("--svg", help="Write the comparisons as a chart.")] = None,
     model: Annotated[
         str | None, Option("--model", help="A real model in the agent's place: openai:NAME or anthropic:NAME.")
     ] = None,
     base_url: Annotated[
         str,
-        Option("--base-url", help="With --model: where it is served, as its client takes it.", rare=True),
+        Option("--base-url", help="With --model: its base URL.", rare=True),
     ] = "",
     key_variable: Annotated[
         str, Option("--key-variable", help="With --model: the environment variable with its key.", rare=True)
@@ -50,7 +50,9 @@ def closed_loop(
     budget: Annotated[
         float | None, Option("--max-cost-usd", help="With --model: what all its calls may cost.", rare=True)
     ] = None,
-    rows: Annotated[Path | None, Option("--rows", help="With --model: where its runs are kept.", rare=True)] = None,
+    rows: Annotated[
+        Path | None, Option("--rows", help="With --model: the file that keeps its runs.", rare=True)
+    ] = None,
     jobs: Jobs = 0,
     json: Json = False,
     quiet: Quiet = False,

@@ -32,7 +32,7 @@ COMMAND_GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "tune:tune", "Find the window, summaries, schedule, gist and tool rules that suit recorded runs."
         ),
         "audit": Entry(
-            "audit:audit", "Divide the bill that agents' logs record by cause, and say what could have been avoided."
+            "audit:audit", "Divide the bill in agents' logs by cause, and show what could have been avoided."
         ),
         "view": Entry(
             "view:view",
@@ -48,7 +48,8 @@ COMMAND_GROUPS: Final[Mapping[str, Mapping[str, Entry]]] = {
             "serve:serve", "Serve as the gateway between agents and their provider: change the base URL, nothing else."
         ),
         "doctor": Entry(
-            "doctor:doctor", "Check whether agents on this machine reach the gateway, and how to fix it if not."
+            "doctor:doctor",
+            "Check whether agents on this machine reach the gateway, and show how to fix what does not work.",
         ),
     },
     "Look at sessions": {
@@ -73,16 +74,14 @@ SUBCOMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "sessions": {
         "show": Entry(
             "show:show",
-            "Show what was hidden in a session, when and why, and what it saved. One request alone with --call.",
+            "Show what was hidden in a session, when and why, and what it saved; with --call, one request.",
         ),
         "recall": Entry(
             "recall:recall",
-            "Print a result of a session word for word, hidden or not; or where words occur in the session.",
+            "Print a tool result of a session in full, hidden or not, or search the session.",
         ),
-        "check": Entry(
-            "store:check", "Read everything in a store and list what is wrong; nothing is changed without --repair."
-        ),
-        "gc": Entry("store:gc", "Delete old sessions, then give back the space that nothing uses."),
+        "check": Entry("store:check", "Read everything in a store and list damage; nothing changes without --repair."),
+        "gc": Entry("store:gc", "Delete old sessions, and release unused space."),
         "copy": Entry("store:copy", "Copy all sessions of one store into another, and compare both."),
         "export": Entry(
             "store:export",

@@ -25,10 +25,10 @@ def demo(
         Path | None, Option("--store", help="With --gateway: the folder of the session; default: a new one.")
     ] = None,
     stay: Annotated[
-        bool, Option("--stay", help="With --gateway: serve until Ctrl-C; as it does in a terminal.")
+        bool, Option("--stay", help="With --gateway: serve until Ctrl-C; the default in a terminal.")
     ] = False,
     once: Annotated[
-        bool, Option("--once", help="With --gateway: end with the run; as it does without a terminal.")
+        bool, Option("--once", help="With --gateway: end after the run; the default without a terminal.")
     ] = False,
     jobs: Jobs = 0,
     json: Json = False,

@@ -21,22 +21,22 @@ _MOODS: Final = {"ok": "better", "note": "warning", "failed": "worse"}
 
 def doctor(
     settings: Annotated[
-        bool, Option("--settings", help="Show the settings in force and where each is from, instead of the checks.")
+        bool, Option("--settings", help="Show the current settings and their sources instead of the checks.")
     ] = False,
-    everything: Annotated[bool, Option("--all", help="With --settings: also those that have their default.")] = False,
+    everything: Annotated[bool, Option("--all", help="With --settings: include defaults.")] = False,
     prices: Annotated[
         str | None,
         Option(
-            "--prices", help="List what models cost, or all that is known of one model or price set.", without_value=""
+            "--prices", help="List the prices of models, or the details of one model or price set.", without_value=""
         ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Check whether agents on this machine reach the gateway, and how to fix it if not.
+    """Check whether agents on this machine reach the gateway, and show how to fix what does not work.
 
-    No provider is asked, nothing is written, and no value of a variable is printed. The exit code is 1 if something
-    that is set cannot work.
+    It contacts no provider, writes nothing, and prints no value of a variable. The exit code is 1 if something that you
+    set cannot work.
     """
     if settings and prices is not None:
         raise SettingError("--settings and --prices contradict each other; give one")

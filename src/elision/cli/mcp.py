@@ -20,31 +20,33 @@ def mcp(
         str,
         Option(
             "--session",
-            help="Show this session and its relatives alone: a name, how it begins, or a client's id at the gateway; "
-            "default: as ELISION_SESSION says.",
+            help="Show only this session and its relatives: a name or its beginning, or a client's id at "
+            "the gateway; default: ELISION_SESSION.",
         ),
     ] = "",
-    prefix: Annotated[str, Option("--prefix", help="Show only sessions whose name begins so.")] = "",
+    prefix: Annotated[str, Option("--prefix", help="Show only sessions whose name begins with this.")] = "",
     owner: Annotated[
         str,
-        Option("--owner", help="Show only sessions of this API key's namespace, or family."),
+        Option("--owner", help="Show only sessions of this family, or of this API key's hash."),
     ] = "",
     listing: Annotated[
         Path | None,
         Option(
             "--session-list",
-            help="Show only the sessions that this file names, one a line, and their relatives; it may grow.",
+            help="Show only the sessions named in this file, one per line, and their relatives; the file may grow.",
         ),
     ] = None,
     http: Annotated[bool, Option("--http", help="Serve streamable HTTP instead of standard input.")] = False,
-    host: Annotated[str, Option("--host", help="With --http: where to listen.")] = "127.0.0.1",
-    port: Annotated[int, Option("--port", help="With --http: 0 for a free one.", min=0, max=65_535)] = 8379,
+    host: Annotated[str, Option("--host", help="With --http: address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, Option("--port", help="With --http: port to listen on, 0 for a free one.", min=0, max=65_535)
+    ] = 8379,
     token: Annotated[
         str,
         Option(
             "--token",
             envvar="ELISION_MCP_TOKEN",
-            help="With --http: requests must carry it; needed beyond this machine.",
+            help="With --http: token that requests must send; required beyond this machine.",
         ),
     ] = "",
     json: Json = False,
@@ -52,7 +54,7 @@ def mcp(
 ) -> None:
     """Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.
 
-    It only reads, also while agents and gateways write to the same store. Hosts start it by themselves: give them the
+    It only reads, so agents and gateways can write to the same store meanwhile. Hosts start it themselves with the
     command `elision mcp --store URL`.
     """
     if json and not http:

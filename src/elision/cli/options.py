@@ -13,8 +13,8 @@ from elision.errors import MissingExtra, PriceError, SpecError
 if TYPE_CHECKING:
     from elision.trajectory.prices import Prices
 
-Json = Annotated[bool, Option("--json", help="Print one JSON object (elision/1) on standard output, no text.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes: the result and errors only.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON object (elision/1) instead of text.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only the result and errors.")]
 
 Paths = Annotated[list[Path], Argument(help="Recorded runs: files (also .gz, .tar.gz) or folders.")]
 RunPaths = Annotated[
@@ -26,26 +26,26 @@ RunPaths = Annotated[
 ]
 StudyUrl = Annotated[
     str | None,
-    Option("--out", help="Keep the results in this folder or object store; run again to continue. Any number."),
+    Option(
+        "--out", help="Keep the results, of any number of files, in this folder or object store; run again to continue."
+    ),
 ]
 StudyWorkers = Annotated[
     str | None,
     Option(
         "--workers",
-        help="Of a study: how many processes (default: one a core), 0 to only prepare it, ray for a Ray cluster, or "
-        "ray://HOST:PORT.",
+        help="For a study: number of processes (default: one per core), 0 to only prepare it, ray for "
+        "a Ray cluster, or ray://HOST:PORT.",
         rare=True,
     ),
 ]
 StudyShard = Annotated[
-    str | None, Option("--shard", help="Of a study: part I of N only, such as 17/400, for array jobs.", rare=True)
+    str | None, Option("--shard", help="For a study: only part I of N, such as 17/400, for array jobs.", rare=True)
 ]
-StudyReport = Annotated[
-    str | None, Option("--report", help="Report the study in this folder, finished or not; no runs are given.")
-]
+StudyReport = Annotated[str | None, Option("--report", help="Report the study in this folder, finished or not.")]
 SqlText = Annotated[
     str | None,
-    Option("--sql", help="With --report: a query of the tables rows, problems, manifest; piped as CSV.", rare=True),
+    Option("--sql", help="With --report: query the tables rows, problems and manifest; CSV in a pipe.", rare=True),
 ]
 Model = Annotated[
     str | None, Option("--model", help="Price the runs as this model; `elision doctor --prices` lists them.")
@@ -54,8 +54,8 @@ RunModel = Annotated[
     str | None,
     Option(
         "--model",
-        help="Price the runs as this model; default: each as the model of its recording, or the newest flagship where "
-        "that has no known price.",
+        help="Price the runs as this model; default: each as its recorded model, or as the newest "
+        "flagship if that has no known price.",
     ),
 ]
 Price = Annotated[
@@ -64,26 +64,24 @@ Price = Annotated[
 ]
 PriceSet = Annotated[
     str | None,
-    Option("--prices", help="A named set: anthropic, fable, openai, qwen3-coder, uncached.", rare=True),
+    Option("--prices", help="A price set: anthropic, fable, openai, qwen3-coder, uncached.", rare=True),
 ]
 Tokens = Annotated[
     str,
-    Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), estimate (fast, labelled).", rare=True),
+    Option("--tokens", help="How tokens are counted: o200k or cl100k (exact), or estimate (fast).", rare=True),
 ]
 Dialect = Annotated[
     str,
-    Option(
-        "--dialect", help="Whose messages are sent: openai (chat), openai-responses, anthropic or gemini.", rare=True
-    ),
+    Option("--dialect", help="Shape of the messages: openai (chat), openai-responses, anthropic or gemini.", rare=True),
 ]
 
 HtmlFile = Annotated[Path | None, Option("--html", help="Write one self-contained page.")]
-Jobs = Annotated[int, Option("--jobs", "-j", help="Processes; 0 for one a core.", min=0)]
+Jobs = Annotated[int, Option("--jobs", "-j", help="Number of processes; 0 means one per core.", min=0)]
 
-SessionName = Annotated[str, Argument(help="Its name, or how the name begins.")]
+SessionName = Annotated[str, Argument(help="The session's name or its beginning.")]
 StoreUrl = Annotated[
     str | None,
-    Option("--store", help="Its address, e.g. sqlite:///agent.db; default: as `elision doctor --settings` says."),
+    Option("--store", help="Address of the store, such as sqlite:///agent.db; default: from the settings."),
 ]
 
 

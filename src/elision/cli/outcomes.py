@@ -1,4 +1,4 @@
-"""`elision lab outcomes`: runs joined with what became of them, cost against solve rate."""
+"""`elision lab outcomes`: runs joined with their outcomes, cost against solve rate."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from elision.lab.outcomes_runs import InstanceNamer
     from elision.trajectory.prices import Prices
 
-#: How the address of a store begins.
-_STORES = ("sqlite:", "postgresql:", "postgres:", "linear-hash:")
-
 
 def outcomes(
     runs: Annotated[
@@ -31,7 +28,7 @@ def outcomes(
         list[str] | None,
         Option(
             "--outcomes",
-            help="[NAME=]PATH: what became of them: reports of the SWE-bench harness, a folder of report.json, "
+            help="[NAME=]PATH: outcomes: reports of the SWE-bench harness, a folder of report.json, "
             "predictions, exit statuses; may be repeated.",
         ),
     ] = None,
@@ -39,8 +36,8 @@ def outcomes(
         list[Path] | None,
         Option(
             "--tasks",
-            help="Trajectories or a benchmark's instances, which tell by the task what instance a stored session "
-            "worked on; may be repeated.",
+            help="Trajectories or a benchmark's instances, to match stored sessions to instances by their "
+            "task; may be repeated.",
         ),
     ] = None,
     by: Annotated[
@@ -48,9 +45,9 @@ def outcomes(
     ] = "strategy",
     baseline: Annotated[
         str | None,
-        Option("--baseline", help="The strategy that the others are compared with; otherwise raw, or the first."),
+        Option("--baseline", help="Strategy to compare the others with; default: raw, or the first."),
     ] = None,
-    seed: Annotated[int, Option("--seed", help="Of the bootstrap behind the intervals.", min=0, rare=True)] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed of the bootstrap intervals.", min=0, rare=True)] = 0,
     html_file: HtmlFile = None,
     png_file: Annotated[
         Path | None, Option("--png", help="Write cost against solve rate as a picture.", rare=True)
@@ -63,8 +60,8 @@ def outcomes(
 ) -> None:
     """Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.
 
-    NAME is the strategy; without it a store's sessions have the one that they began with, and recordings are called
-    like their folder or file. A cost is what the recording states, or the reported usage at the model's list price.
+    NAME is the strategy. Without it, a store's sessions use the strategy that they began with, and recordings the name
+    of their folder or file. A cost is the one that the recording states, or the reported usage at list prices.
     """
     # Slow to import, and help needs none of it.
     from elision.cli.console import open_notes
@@ -136,4 +133,7 @@ def _split_name(argument: str) -> tuple[str, str]:
 
 
 def _is_store(text: str) -> bool:
-    return text.startswith(_STORES)
+    from elision.stores.store_urls import STORE_KINDS
+
+    scheme, colon, _ = text.partition(":")
+    return bool(colon) and scheme in STORE_KINDS

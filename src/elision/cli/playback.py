@@ -25,18 +25,18 @@ PORT = 8378
 
 def playback(
     paths: Paths,
-    host: Annotated[str, Option("--host", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, Option("--port", help="0 for a free one.", min=0, max=65_535)] = PORT,
+    host: Annotated[str, Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option("--port", help="Port to listen on, 0 for a free one.", min=0, max=65_535)] = PORT,
     key: Annotated[str | None, Option("--key", help="The API key that clients must send; default: any.")] = None,
-    window: Annotated[int | None, Option("--window", help="Tokens of every model's context window.", min=1)] = None,
-    listed: Annotated[bool, Option("--list", help="List the runs, and end.")] = False,
+    window: Annotated[int | None, Option("--window", help="Context window of every model, in tokens.", min=1)] = None,
+    listed: Annotated[bool, Option("--list", help="List the runs and exit.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Play recorded runs as a provider: OpenAI's chat and Responses, Anthropic's messages, streaming included.
 
-    A request is answered with the recorded turn that follows its history, and refused where the provider would
-    refuse it. A client names the run as its model, or is told from its task. Ctrl-C ends it.
+    A request gets the recorded turn that follows its history, or the refusal that the provider would send. The model's
+    name selects the run, or else the task does. Ctrl-C stops the server.
     """
     # Slow to import, and help needs none of it.
     from elision.cli.console import open_console, open_notes

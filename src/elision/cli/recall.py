@@ -27,22 +27,24 @@ _ALL: Final = sys.maxsize
 
 def recall(
     session: SessionName,
-    name: Annotated[str, Argument(metavar="HANDLE", help="As a placeholder names it: t12.1.")] = "",
-    lines: Annotated[str, Option("--lines", help="These lines: 40-80, 40- or 7.")] = "",
+    name: Annotated[str, Argument(metavar="HANDLE", help="The handle in a placeholder, such as t12.1.")] = "",
+    lines: Annotated[str, Option("--lines", help="Only these lines: 40-80, 40- or 7.")] = "",
     pattern: Annotated[
         str,
-        Option("--pattern", help="Lines that match a regular expression, and those around."),
+        Option("--pattern", help="Only lines that match a regular expression, with context."),
     ] = "",
-    head: Annotated[int | None, Option("--head", help="The first so many lines.", min=1)] = None,
-    search: Annotated[str, Option("--search", help="Instead of a handle: where these words occur.")] = "",
-    raw: Annotated[bool, Option("--raw", help="Byte for byte, control characters too; not to a terminal.")] = False,
+    head: Annotated[int | None, Option("--head", help="Only this many lines from the start.", min=1)] = None,
+    search: Annotated[str, Option("--search", help="Instead of a handle: list where these words occur.")] = "",
+    raw: Annotated[
+        bool, Option("--raw", help="Write the stored bytes, control characters included; not to a terminal.")
+    ] = False,
     store: StoreUrl = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Print a result of a session word for word, hidden or not; or where words occur in the session.
+    """Print a tool result of a session in full, hidden or not, or search the session.
 
-    Control characters are shown as signs, since a terminal acts on them.
+    Control characters appear as symbols, because a terminal would act on them.
     """
     # Slow to import, and help needs none of it.
     from elision.cli.console import name_store
@@ -79,7 +81,7 @@ def _check_options(name: str, part: TextPart, search: str, *, raw: bool, as_json
     parts = {"--lines": part.lines, "--pattern": part.pattern, "--head": part.head}
     given = [option for option, value in parts.items() if value]
     if search and (name or given or raw):
-        raise SettingError("--search looks through the whole session: leave out the handle and what goes with it")
+        raise SettingError("--search searches the whole session: leave out the handle and its options")
     if not search and not name:
         raise SettingError(
             "give a handle, such as t12.1 (`elision sessions show SESSION` names them), or --search WORDS"
@@ -157,7 +159,8 @@ def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> N
     click.echo(make_visible(extract_part(text, part, _ALL)).removesuffix("\n"))
     if others:
         click.echo(
-            f"elision: beside the text there is {', '.join(map(format_session_name, others))}, which is not shown",
+            f"elision: in addition to the text there is {', '.join(map(format_session_name, others))}, "
+            f"which is not shown",
             err=True,
         )
 
@@ -172,7 +175,7 @@ def _check_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
     if not hits:
         session = format_session_name(info.key)
         wanted = format_session_name(words)
-        raise UnknownHandle(f"session {session!r}: {wanted!r} stands nowhere in it; all words must occur")
+        raise UnknownHandle(f"session {session!r}: {wanted!r} does not occur in it; all words must occur")
 
 
 def _print_hits(hits: Sequence[Hit]) -> None:

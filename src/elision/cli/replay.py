@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 Strategies = Annotated[
     list[str] | None,
-    Option("--strategy", "-s", help="A strategy as text, e.g. 'masking(window=20)'; may be repeated."),
+    Option("--strategy", "-s", help="A strategy, such as 'masking(window=20)'; may be repeated."),
 ]
 RecordedWindows = Annotated[
     list[str] | None,
     Option(
         "--recorded-window",
-        help="READER=N: runs of that format were recorded while the agent saw its newest N tool results only; "
-        "a control of the evidence measure.",
+        help="READER=N: the agent saw only its newest N tool results when runs of this format were "
+        "recorded; for the evidence controls.",
         rare=True,
     ),
 ]
@@ -62,26 +62,26 @@ Elongation = Annotated[
     str | None,
     Option(
         "--elongation",
-        help="Turns against raw's, priced at the cost of the last ones: measured, none, or NAME=FACTOR,… such as "
-        "masking=1.0,summarization=1.15. Without it, the range that was measured.",
+        help="Number of turns compared with raw: measured, none, or NAME=FACTOR,… such as "
+        "masking=1.0,summarization=1.15; default: the measured range.",
         rare=True,
     ),
 ]
 SummarizerSpec = Annotated[
     str | None,
-    Option("--summarizer", help="A model that writes the summaries, e.g. openai:gpt-5-mini; it is paid for."),
+    Option("--summarizer", help="Model that writes the summaries, such as openai:gpt-5-mini; its calls cost money."),
 ]
 SummarizerUrl = Annotated[
-    str | None, Option("--base-url", help="Where the summarizer's model is served, if not at its provider.", rare=True)
+    str | None, Option("--base-url", help="Address of the summarizer's model, if not its provider's.", rare=True)
 ]
 SummarizerPrices = Annotated[
-    str | None, Option("--summarizer-prices", help="Bill the summarizer at a named set or as this model.", rare=True)
+    str | None, Option("--summarizer-prices", help="Price the summarizer by this set or model.", rare=True)
 ]
 SummarizerCache = Annotated[
     Path | None,
     Option(
         "--summarizer-cache",
-        help="Folder of its answers, asked for once; default: ~/.cache/elision/summaries.",
+        help="Folder for its answers, so you pay for each once; default: ~/.cache/elision/summaries.",
         rare=True,
     ),
 ]
@@ -96,17 +96,19 @@ def replay(
     tokens: Tokens = "o200k",
     dialect: Dialect = "openai",
     rules: Annotated[
-        bool, Option("--rules", help="Replay nothing: list what each rule of the strategies matches in the runs.")
+        bool, Option("--rules", help="List what each rule of the strategies matches, without a replay.")
     ] = False,
     forecast: Annotated[
-        bool, Option("--forecast", help="Without runs: say when the strategies act in a typical coding run.")
+        bool, Option("--forecast", help="Without runs: show when the strategies act in a typical coding run.")
     ] = False,
     html_file: HtmlFile = None,
     png_file: Annotated[Path | None, Option("--png", help="Write the first picture.", rare=True)] = None,
     recorded_window: RecordedWindows = None,
     no_hindsight: Annotated[
         bool,
-        Option("--no-hindsight", help="Leave out each strategy's cheapest schedule, which takes time.", rare=True),
+        Option(
+            "--no-hindsight", help="Skip each strategy's cheapest schedule, which takes time to compute.", rare=True
+        ),
     ] = False,
     elongation: Elongation = None,
     jobs: Jobs = 0,
@@ -119,9 +121,7 @@ def replay(
     shard: StudyShard = None,
     calls: Annotated[
         bool,
-        Option(
-            "--calls", help="Keep every run call by call in the study, for the page's chart of contexts.", rare=True
-        ),
+        Option("--calls", help="Keep the calls of each run in the study, for the chart of contexts.", rare=True),
     ] = False,
     report: StudyReport = None,
     sql: SqlText = None,
@@ -130,9 +130,9 @@ def replay(
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed.
 
-    The digest writes the summaries, without a model. With --summarizer a model does: prompt, temperature and time limit
-    are those of the settings, its key is in the environment. With --out the runs become a study in a folder or object
-    store, of any number: run the command again to continue it, and --report it at any time.
+    The digest writes the summaries without a model. With --summarizer a model does: its prompt, temperature and time
+    limit come from the settings, and its key from the environment. With --out, any number of runs become a study in a
+    folder or object store: run the command again to continue, and use --report at any time.
     """
     if forecast:
         from elision.cli.forecast_text import show_forecasts
@@ -181,7 +181,7 @@ def replay(
     if out is not None:
         refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
         if named := [name for name, value in refused.items() if value]:
-            raise SpecError(f"{named[0]} is not for a study (--out); --workers says how many processes work on one")
+            raise SpecError(f"{named[0]} is not for a study (--out); --workers sets the number of processes for one")
         check_study_extra("--out")
         from elision.cli import studies
 
@@ -311,7 +311,7 @@ def _choose_summarizer(
         given = (("--base-url", base_url), ("--summarizer-prices", prices), ("--summarizer-cache", cache))
         named = [name for name, value in given if value is not None]
         if named:
-            raise SpecError(f"{named[0]}: no model is asked; give --summarizer too, such as openai:gpt-5-mini")
+            raise SpecError(f"{named[0]}: no model writes summaries; give --summarizer too, such as openai:gpt-5-mini")
         return None
     from elision.config import load_settings
     from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access

@@ -20,30 +20,34 @@ _Usd = Annotated[float | None, Option("--max-cost-usd", help="USD that a session
 
 def serve(
     upstream_openai: Annotated[
-        str | None, Option("--upstream-openai", help="Where OpenAI's requests are forwarded to, or none.")
+        str | None, Option("--upstream-openai", help="Address to which OpenAI requests are forwarded, or none.")
     ] = None,
     upstream_anthropic: Annotated[
-        str | None, Option("--upstream-anthropic", help="Where Anthropic's requests are forwarded to, or none.")
+        str | None, Option("--upstream-anthropic", help="Address to which Anthropic requests are forwarded, or none.")
     ] = None,
     upstream_gemini: Annotated[
-        str | None, Option("--upstream-gemini", help="Where Gemini's requests are forwarded to, or none.")
+        str | None, Option("--upstream-gemini", help="Address to which Gemini requests are forwarded, or none.")
     ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="What may be hidden, e.g. 'masking(window=20)'.")
+        str | None, Option("--strategy", "-s", help="What may be hidden, such as 'masking(window=20)'.")
     ] = None,
     model: Annotated[
-        str | None, Option("--model", help="For requests that name none that is known; for its prices.", rare=True)
+        str | None, Option("--model", help="Model whose prices apply to requests with an unknown model.", rare=True)
     ] = None,
-    host: Annotated[str | None, Option("--host", help="Where to listen; default: 127.0.0.1.", rare=True)] = None,
-    port: Annotated[int | None, Option("--port", help="0 for a free one; default: 8377.", min=0, max=65_535)] = None,
+    host: Annotated[str | None, Option("--host", help="Address to listen on; default: 127.0.0.1.", rare=True)] = None,
+    port: Annotated[
+        int | None, Option("--port", help="Port to listen on, 0 for a free one; default: 8377.", min=0, max=65_535)
+    ] = None,
     workers: Annotated[int | None, Option("--workers", help="Processes that share the port.", min=1, rare=True)] = None,
     token: Annotated[
         str | None,
-        Option("--token", help="Opens dashboard and metrics; better given as ELISION_GATEWAY_ADMIN_TOKEN."),
+        Option("--token", help="Admin token for dashboard and metrics; prefer ELISION_GATEWAY_ADMIN_TOKEN."),
     ] = None,
     shadow: Annotated[bool | None, Option("--shadow", help="Decide, price and report; change nothing.")] = None,
-    off: Annotated[bool | None, Option("--off", help="Pass everything as it comes; keep nothing.", rare=True)] = None,
+    off: Annotated[
+        bool | None, Option("--off", help="Forward everything unchanged and store nothing.", rare=True)
+    ] = None,
     recall: Annotated[
         str | None,
         Option(
@@ -65,19 +69,21 @@ def serve(
         Option("--key-requests-per-minute", help="Requests that an API key may make in a minute.", min=1, rare=True),
     ] = None,
     at_limit: Annotated[
-        str | None, Option("--at-limit", help="Beyond such a limit: refuse (429) or hint (a header).", rare=True)
+        str | None, Option("--at-limit", help="At a limit: refuse (429) or hint (a header).", rare=True)
     ] = None,
     log: Annotated[
-        str | None, Option("--log", help="A line for each request: json, text, none or auto.", rare=True)
+        str | None, Option("--log", help="Format of the request log: json, text, none or auto.", rare=True)
     ] = None,
-    check: Annotated[bool, Option("--check", help="Show what is in force, try providers and store, and end.")] = False,
+    check: Annotated[
+        bool, Option("--check", help="Show the settings, test providers, store and port, and exit.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Serve as the gateway between agents and their provider: change the base URL, nothing else.
 
-    `elision doctor --settings --all` shows the defaults and every other setting. Ctrl-C ends it when the responses
-    under way are complete. With --check the exit code is 1 if a check failed.
+    `elision doctor --settings --all` shows the defaults and every other setting. Ctrl-C stops the gateway once running
+    responses are complete. With --check the exit code is 1 if a check fails.
     """
     from elision.config import TypedOption  # help needs no settings
 
@@ -184,9 +190,9 @@ def _check_summarizer(settings: GatewaySettings) -> None:
 def _describe_mode(settings: GatewaySettings) -> str:
     """A further line where requests are not touched, "" otherwise: nobody should wonder why nothing is saved."""
     if settings.off:
-        return "\nOff:               everything passes as it comes; nothing is kept"
+        return "\nOff:               everything is forwarded unchanged; nothing is stored"
     if settings.shadow:
-        return "\nShadow mode:       requests go out as they came; the dashboard says what would be saved"
+        return "\nShadow mode:       requests are sent unchanged; the dashboard shows what would be saved"
     return ""
 
 

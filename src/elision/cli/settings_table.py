@@ -54,7 +54,7 @@ def print_settings(found: Settings, console: Console, *, everything: bool, wide:
         console.print()
     defaults = len(found.entries) - len(entries)
     if defaults:
-        subject = f"{defaults} settings have their default" if entries else "Every setting has its default"
+        subject = f"{defaults} settings are at their defaults" if entries else "All settings are at their defaults"
         print_text(console, f"{subject}; elision doctor --settings --all lists them.", "dim")
     for entry in found.entries:
         if entry.note:

@@ -17,9 +17,9 @@ def show(
     session: SessionName,
     call: Annotated[str | None, Option("--call", help="One call as it was sent: 1, 2, ... or last.")] = None,
     store: StoreUrl = None,
-    full: Annotated[bool, Option("--full", help="Every result by name; with --call long texts whole.")] = False,
+    full: Annotated[bool, Option("--full", help="Name every result; with --call, show long texts in full.")] = False,
     dialect: Annotated[
-        str, Option("--dialect", help="With --call: whose messages; default: the session's own.", rare=True)
+        str, Option("--dialect", help="With --call: shape of the messages; default: the session's.", rare=True)
     ] = "",
     model: Model = None,
     price: Price = None,
@@ -28,7 +28,7 @@ def show(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what was hidden in a session, when and why, and what it saved. One request alone with --call."""
+    """Show what was hidden in a session, when and why, and what it saved; with --call, one request."""
     # Slow to import, and help needs none of it.
     from elision.cli.console import name_store, open_notes
     from elision.cli.outputs import show_report

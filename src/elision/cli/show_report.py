@@ -240,9 +240,9 @@ def _format_moment(at: float | None, first: float | None) -> str:
 
 def _list_events(made: CallReport) -> Iterator[Words]:
     if made.head_changed:
-        yield [("system prompt, tools or task changed: everything is sent anew", "note")]
+        yield [("system prompt, tools or task changed: everything is sent again", "note")]
     if made.tools_entered:
-        anew = "everything is sent anew" if made.diagnostics.call > 1 else "from the first call on"
+        anew = "everything is sent again" if made.diagnostics.call > 1 else "from the first call on"
         yield [(f"the recall tools entered: {anew}", "note")]
     for failed in made.failed_summaries:
         cost = f", {figures.format_usd(failed.usd)}" if failed.usd else ""
@@ -396,7 +396,7 @@ def _list_folded_results(account: SessionReport) -> Iterator[tuple[str, Words]]:
     tokens = figures.format_tokens(sum(each.tokens for each in folded.values()))
     left = figures.format_tokens(sum(each.left for each in folded.values()))
     unfolded = sum(len(made.diagnostics.unfolded) for made in account.calls)
-    again = f" · {unfolded} × one shown whole again" if unfolded else ""
+    again = f" · {unfolded} × one shown in full again" if unfolded else ""
     yield "folded", [(figures.format_plural(len(folded), "result"), "folded"), f", {tokens} → {left}{again}"]
 
 

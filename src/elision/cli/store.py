@@ -25,26 +25,26 @@ _NAMED: Final = 3
 def gc(
     store: StoreUrl = None,
     older_than: Annotated[
-        str | None, Option("--older-than", help="Delete sessions not changed for so long: 30d, 12h, 2w.")
+        str | None, Option("--older-than", help="Delete sessions that have not changed for this long: 30d, 12h, 2w.")
     ] = None,
     max_bytes: Annotated[
-        str | None, Option("--max-bytes", help="Then delete the oldest until so much is left: 2GB, 500MB.")
+        str | None, Option("--max-bytes", help="Then delete the oldest until this much is left: 2GB, 500MB.")
     ] = None,
     ttl: Annotated[
         list[str] | None,
         Option(
             "--ttl",
-            help="First, delete those of families like this after so long: 'k*/ci-*=7d'; the first that fits counts.",
+            help="First delete sessions of matching families after this long: 'k*/ci-*=7d'; the first match counts.",
         ),
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="List what would be deleted, and delete nothing.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Delete old sessions, then give back the space that nothing uses.
+    """Delete old sessions, and release unused space.
 
-    Without a limit nothing is deleted. Forks keep what they share with a session that goes. With a limit, PostgreSQL
-    keeps the space for new sessions, since to give it back would stop all that write.
+    Without a limit nothing is deleted. Forks keep what they share with a deleted session. With a limit, PostgreSQL
+    keeps the space for new sessions, because releasing it would block writers.
     """
     # Slow to import, and help needs none of it.
     from elision.cli import store_tables as tables
@@ -129,7 +129,7 @@ def check(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Read everything in a store and list what is wrong; nothing is changed without --repair."""
+    """Read everything in a store and list damage; nothing changes without --repair."""
     # Slow to import, and help needs none of it.
     from elision.cli import store_tables as tables
     from elision.cli.console import name_store, open_console
@@ -171,7 +171,7 @@ def _repair_store(address: str, *, as_json: bool) -> None:
 
     scheme, _, rest = address.partition(":")
     if scheme != "linear-hash":
-        raise SettingError("--repair is for linear-hash stores; `elision sessions copy` saves what another holds")
+        raise SettingError("--repair is for linear-hash stores; `elision sessions copy` rescues what another store has")
     done = repair(Path(parse_path(rest, address)))
     if as_json:
         lost = [asdict(each) for each in done.lost]
@@ -191,13 +191,13 @@ def _repair_store(address: str, *, as_json: bool) -> None:
 
 def copy(
     source: Annotated[str, Argument(metavar="FROM", help="Address of the store to copy from.")],
-    target: Annotated[str, Argument(metavar="TO", help="Address of the store to copy to; made if needed.")],
+    target: Annotated[str, Argument(metavar="TO", help="Address of the store to copy to; created if needed.")],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Copy all sessions of one store into another, and compare both.
 
-    Nothing is overwritten, and nothing is deleted. Run it again after an interruption: it goes on where it stopped.
+    Nothing is overwritten or deleted. After an interruption, run it again to continue.
     """
     from elision.cli.console import name_store
     from elision.stores.session_copy import copy_all
@@ -212,12 +212,12 @@ def copy(
 
 def export(
     out: Annotated[Path, Option("--out", help="The file to write; - for standard output.")],
-    session: Annotated[str | None, Argument(help="Its name.")] = None,
+    session: Annotated[str | None, Argument(help="The session's name.")] = None,
     everything: Annotated[bool, Option("--all", help="All sessions.")] = False,
     log: Annotated[
-        bool, Option("--log", help="Everything that is kept, for `elision sessions import`; not for replay.")
+        bool, Option("--log", help="Write complete logs for `elision sessions import`, not for replay.")
     ] = False,
-    raw: Annotated[bool, Option("--raw", help="Leave secrets in; otherwise they are replaced.")] = False,
+    raw: Annotated[bool, Option("--raw", help="Keep secrets; otherwise they are replaced.")] = False,
     store: StoreUrl = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -255,7 +255,7 @@ def export(
 
 
 def import_(
-    file: Annotated[Path, Argument(help="What `elision sessions export --log` wrote.")],
+    file: Annotated[Path, Argument(help="A file that `elision sessions export --log` wrote.")],
     store: StoreUrl = None,
     json: Json = False,
     quiet: Quiet = False,

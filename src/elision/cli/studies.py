@@ -125,7 +125,7 @@ def run_study(
             progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, watch)
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
-        print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to go on")
+        print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to continue")
         raise click.exceptions.Exit(130) from None
     for number, reason in sorted(progress.failed.items()):
         print_line(errors, f"shard {number} failed three times: {reason}")

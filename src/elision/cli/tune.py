@@ -69,7 +69,8 @@ def tune(
     dialect: Dialect = "openai",
     space: SpaceTexts = None,
     trials: Annotated[
-        int, Option("--trials", help="Points to replay at most; a smaller space is searched whole.", min=1)
+        int,
+        Option("--trials", help="Maximum number of points to replay; a smaller space is searched completely.", min=1),
     ] = TRIALS,
     objective: ObjectiveName = "cost",
     min_evidence: Annotated[
@@ -77,12 +78,12 @@ def tune(
         Option("--min-evidence", help="Share of the facts visible under the default that must stay visible."),
     ] = MIN_EVIDENCE,
     judge_share: Annotated[
-        float, Option("--judge-share", help="Share of the runs that are kept to judge; 0 for none.", rare=True)
+        float, Option("--judge-share", help="Share of the runs that judge the result; 0 for none.", rare=True)
     ] = JUDGE_SHARE,
-    seed: Annotated[int, Option("--seed", help="Decides the split and the search.", min=0, rare=True)] = 0,
+    seed: Annotated[int, Option("--seed", help="Seed of the split and the search.", min=0, rare=True)] = 0,
     study: StudyFile = None,
     out: SettingsFile = None,
-    force: Annotated[bool, Option("--force", help="Replace the file of --out if it is there.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace the file of --out if it exists.")] = False,
     html_file: HtmlFile = None,
     png_file: Annotated[Path | None, Option("--png", help="Write the picture of cost and facts.", rare=True)] = None,
     jobs: Jobs = 0,
@@ -91,8 +92,8 @@ def tune(
 ) -> None:
     """Find the window, summaries, schedule, gist and tool rules that suit recorded runs.
 
-    Some of the runs are kept to judge what was found on the others; the figures of both parts are shown. Of a study
-    (`elision replay --out`) at most 2,000 runs are taken, by the seed.
+    Some of the runs judge what was found on the others, and figures of both parts are shown. From a study (`elision
+    replay --out`) it takes at most 2,000 runs, chosen by the seed.
     """
     # Slow to import, and help needs none of it.
     from elision.cli.console import open_notes
@@ -118,7 +119,7 @@ def tune(
     check_tune_settings(settings)
     files = {"html": html_file, "png": png_file, "toml": out}
     if out is not None and out.exists() and not force and str(out) != "-":
-        raise OutputError(f"--out {out}: is there already; --force replaces it, or name another file")
+        raise OutputError(f"--out {out}: already exists; use --force to replace it, or name another file")
     check_outputs(files, [*paths, *([study] if study else [])])
     notes = open_notes(quiet)
     with notes.status("reading"):

@@ -39,18 +39,17 @@ def view(
     file: Annotated[Path, Argument(help="A recorded run.")],
     call: Annotated[str, Option("--call", help="Which call: 1, 2, ... or last.")] = "last",
     strategy: Annotated[str, Option("--strategy", "-s", help="For example hybrid.")] = "masking",
-    diff: Annotated[bool, Option("--diff", help="Only what is not as it was at the call before.")] = False,
-    all: Annotated[bool, Option("--all", help="With --json: every call, a line each.")] = False,
-    delta: Annotated[
-        bool, Option("--delta", help="With --json: every call, a line each, of each only what is new.")
-    ] = False,
+    diff: Annotated[bool, Option("--diff", help="Show only what changed since the previous call.")] = False,
+    all: Annotated[bool, Option("--all", help="With --json: every call.")] = False,
+    delta: Annotated[bool, Option("--delta", help="With --json: every call, with only what is new in it.")] = False,
     dialect: Annotated[
-        str, Option("--dialect", help="Whose messages: openai, openai-responses, anthropic or gemini.", rare=True)
+        str,
+        Option("--dialect", help="Shape of the messages: openai, openai-responses, anthropic or gemini.", rare=True),
     ] = "openai",
     trajectory: Annotated[
-        str | None, Option("--trajectory", help="Which run of a file that holds several; default: the longest.")
+        str | None, Option("--trajectory", help="Which run, if the file has several; default: the longest.")
     ] = None,
-    full: Annotated[bool, Option("--full", help="Show long texts whole.")] = False,
+    full: Annotated[bool, Option("--full", help="Show long texts in full.")] = False,
     html_file: HtmlFile = None,
     model: RunModel = None,
     price: Price = None,

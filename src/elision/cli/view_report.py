@@ -194,7 +194,7 @@ class ViewReporter:
         for same, group in groupby(now[kept:], key=lambda segment: _segment_identity(segment) in old):
             segments = list(group)
             if same:
-                yield Sentence(f"⋮ {_describe_messages(segments)} as before, sent anew", "quiet")
+                yield Sentence(f"⋮ {_describe_messages(segments)} as before, sent again", "quiet")
                 continue
             for turn, each in groupby(segments, key=lambda segment: segment.turn):
                 if turn:
@@ -324,7 +324,7 @@ def _describe_rewrite(shown: ViewAt) -> Words:
     """The first line of a difference."""
     rewrite = shown.rewrite
     if rewrite is None or shown.before is None:
-        return [("Nothing was rewritten: what was sent before stands, byte for byte.", "better")]
+        return [("Nothing was rewritten: what was sent before is unchanged.", "better")]
     place = shown.view.segments[rewrite.place : rewrite.place + 1]
     what = name_segment(place[0])[0] if place else "its end"
     return [

@@ -78,13 +78,13 @@ def wrap(
     ] = None,
     store: StoreUrl = None,
     strategy: Annotated[
-        str | None, Option("--strategy", "-s", help="Of a new gateway, e.g. 'masking(window=20)'.")
+        str | None, Option("--strategy", "-s", help="Strategy of a new gateway, such as 'masking(window=20)'.")
     ] = None,
     shadow: Annotated[
-        bool | None, Option("--shadow", help="A new gateway that decides and reports, but changes nothing.")
+        bool | None, Option("--shadow", help="Start a new gateway that decides and reports, but changes nothing.")
     ] = None,
     mcp: Annotated[
-        bool, Option("--mcp", help="A new gateway, and its hidden results to the agent as an MCP server.")
+        bool, Option("--mcp", help="Start a new gateway, and offer hidden results to the agent by MCP.")
     ] = False,
     only_print: Annotated[
         bool, Option("--print", help="Print the variables and the command instead of running it.")
@@ -94,9 +94,9 @@ def wrap(
 ) -> None:
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
-    What the agent reads is set by its environment and flags alone; no file of yours is edited. The agent's own
-    arguments follow its name. The exit code is the agent's. Standard error gets the address of the dashboard, and at
-    the end one line that says what was saved.
+    Only environment variables and flags configure the agent; none of your files is edited. The agent's own arguments
+    follow its name, and the exit code is the agent's. Standard error shows the address of the dashboard, and at the end
+    what was saved.
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
@@ -119,7 +119,7 @@ def wrap(
         given["recall"] = TypedOption("--mcp", "caller")
     settings = load_settings(**given)
     if only_print and mcp:
-        raise ElisionError("--mcp: the server shows the sessions of a gateway of its own, which --print has not")
+        raise ElisionError("--mcp needs a new gateway, which --print does not start")
     if only_print:
         _print_launch(agent, arguments, _choose_printed_url(gateway, settings, quiet=quiet), as_json=json)
         return
@@ -127,8 +127,8 @@ def wrap(
     needs_own = mcp or any(each is not None for each in (store, strategy, shadow))
     if gateway is not None and needs_own:
         raise ElisionError(
-            "--gateway: that gateway has settings of its own; give --store, --strategy and --shadow to it, and --mcp "
-            "to none"
+            "--gateway: that gateway has its own settings; give --store, --strategy and --shadow to it, and "
+            "leave out --mcp"
         )
     began = time.time()
     with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
@@ -308,19 +308,17 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
     from elision.lab.report import figures
 
     if door.is_own and door.store.startswith("memory:"):
-        return "sessions were kept in memory alone, and are gone; with another --store you see what was saved"
+        return "sessions were kept only in memory and are gone; use another --store to see what was saved"
     try:
         found = _read_savings(door, began)
     except ElisionError as error:
         return f"what was saved cannot be read: {error}"
     if found.sessions is None:
-        return f"the gateway at {door.url} goes on; its dashboard shows what was saved"
+        return f"the gateway at {door.url} keeps running; its dashboard shows what was saved"
     if not found.sessions:
         if door.is_own:
-            return (
-                "no request came through the gateway: the agent asked no model, or not at the address that it was "
-                "given; `elision doctor` tries it"
-            )
+            return "no request came through the gateway: the agent called no model, or not at the given "
+            "address; run `elision doctor`"
         return f"see what was saved: {door.url}/"
     look = "elision sessions"
     if len(found.sessions) == 1:

@@ -78,6 +78,7 @@ class Settings:
     cache_control: str
     cache_ttl: str
     recall: str
+    tools: str
     tokens: str
     redaction: Redaction
     log: str
@@ -120,22 +121,21 @@ class Settings:
         }
 
     def describe_summarizer(self) -> str:
-        """Who writes summaries, where and by what prompt, in one line without secrets."""
-        if self.summarizer == KEYS["summarizer"].default:
-            said = "no model writes summaries; digest"
-        else:
-            said = f"written by {self.summarizer}"
-            if self.summarizer_base_url:
-                said += f" at {conceal_password(self.summarizer_base_url)}"
-            if self.summary_prompt:
-                said += f", prompt {self.summary_prompt}"
-            if self.summary_example != KEYS["summary_example"].default:
-                said += f", example {self.summary_example}"
-            if self.summary_temperature != KEYS["summary_temperature"].default:
-                said += f", temperature {_format_value(self.summary_temperature)}"
+        """Return who writes summaries, where and with what prompt, in one line without secrets."""
         if self.strategy.make_trigger() is None:
-            said += f" ({self.strategy.name} makes none of its own)"
-        return DEFAULT.redact_text(said)
+            return "off"
+        if self.summarizer == KEYS["summarizer"].default:
+            return "by the digest, without a model"
+        parts = [f"by {self.summarizer}"]
+        if self.summarizer_base_url:
+            parts[0] += f" at {conceal_password(self.summarizer_base_url)}"
+        if self.summary_prompt:
+            parts.append(f"prompt {self.summary_prompt}")
+        if self.summary_example != KEYS["summary_example"].default:
+            parts.append(f"example {self.summary_example}")
+        if self.summary_temperature != KEYS["summary_temperature"].default:
+            parts.append(f"temperature {_format_value(self.summary_temperature)}")
+        return DEFAULT.redact_text(", ".join(parts))
 
 
 @cache
@@ -167,6 +167,7 @@ _OPTIONS = (
     "cache_control",
     "cache_ttl",
     "recall",
+    "tools",
     "tokens",
 )
 
@@ -233,7 +234,7 @@ def _find_summarizer_address(found: Mapping[str, GivenSetting]) -> dict[str, str
         return {"summarizer_base_url": address.value if address else None}
     if "summarizer" in found and found["summarizer"].rank > address.rank:
         return {"summarizer_base_url": None}
-    raise SettingError(f"{address.place}: the digest asks no model; give a summarizer too, such as openai:MODEL")
+    raise SettingError(f"{address.place}: the digest uses no model; give a summarizer too, such as openai:MODEL")
 
 
 def _build_redaction(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -> Redaction:

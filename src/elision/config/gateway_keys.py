@@ -7,8 +7,9 @@ from typing import Any, Final
 from elision.config import setting_readers
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_readers import Reader, optional, whole
+from elision.providers.provider_table import HOSTS
 
-#: In front of their names; in a file they stand in the table of that name, without it.
+#: Prefix of their names; in a file they are in the table of that name, without the prefix.
 TABLE: Final = "gateway"
 
 
@@ -52,8 +53,8 @@ _LISTENING: Final = (
         "secret",
         optional(setting_readers.token),
         None,
-        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; none: made, and "
-        "kept with the store",
+        "hashes API keys to tell clients apart; 16 characters or more, shown nowhere; by default "
+        "created and kept with the store",
         secret=True,
     ),
     _key(
@@ -66,23 +67,14 @@ _LISTENING: Final = (
 )
 
 _UPSTREAM: Final = (
-    _key(
-        "upstream_openai",
-        optional(setting_readers.upstream),
-        "https://api.openai.com",
-        "provider for OpenAI's shapes, with or without /v1 at the end; none for no provider",
-    ),
-    _key(
-        "upstream_anthropic",
-        optional(setting_readers.upstream),
-        "https://api.anthropic.com",
-        "provider for Anthropic's shape; none for no provider",
-    ),
-    _key(
-        "upstream_gemini",
-        optional(setting_readers.upstream),
-        "https://generativelanguage.googleapis.com",
-        "provider for Gemini's shape; the client's /v1beta or /v1 is forwarded; none for no provider",
+    *(
+        _key(
+            f"upstream_{host.name}",
+            optional(setting_readers.upstream),
+            host.root_url,
+            f"provider for {host.title}'s requests, with or without a version at the end; none for no provider",
+        )
+        for host in HOSTS.values()
     ),
     _key(
         "connect_seconds", setting_readers.seconds, 10.0, "seconds to connect to the provider, names and TLS included"
@@ -115,6 +107,12 @@ _WHAT: Final = (
         False,
         "forwards everything unchanged; decides, prices and stores what would be hidden",
     ),
+    _key(
+        "pin_tools",
+        setting_readers.flag,
+        False,
+        "sends tools in the order, and with the keys, that they first had in the session, where they say the same",
+    ),
 )
 
 _LIMITS: Final = (
@@ -130,7 +128,7 @@ _LIMITS: Final = (
         512 * _MIB,
         "largest request that is accepted (512 MiB); larger ones get 413",
     ),
-    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests that a worker holds at once (512 MiB)"),
+    _key("memory_bytes", setting_readers.size, 512 * _MIB, "bytes of requests in a worker's memory at once (512 MiB)"),
     _key("max_concurrent", whole(1, "requests"), 512, "requests that a worker serves at once"),
     _key("max_waiting", whole(0, "requests"), 512, "requests that may wait; further ones are refused at once"),
     _key("wait_seconds", setting_readers.seconds, 10.0, "seconds that a request waits before it is refused"),
@@ -191,5 +189,5 @@ ALL_KEYS: Final[dict[str, Key]] = KEYS | GATEWAY_KEYS
 
 
 def strip_prefix(name: str) -> str:
-    """A gateway setting's name as it stands in the table."""
+    """Return a gateway setting's name as the table of a file has it."""
     return name.removeprefix(f"{TABLE}_")

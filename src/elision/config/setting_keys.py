@@ -1,4 +1,4 @@
-"""Every setting there is, as a table: its name, what it may be, what it is if nobody says, what it means."""
+"""The table of settings: name, type, default, meaning. Options of `ContextManager` take their meaning from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
-from elision.stores.store_urls import DEFAULT_STORE
+from elision.stores.store_urls import DEFAULT_STORE, FORMS
 
 #: Before a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "ELISION_"
@@ -24,7 +24,7 @@ Group: TypeAlias = Literal["strategy", "budget", "guards", "summaries", "session
 class Key:
     """One setting.
 
-    default: in force where nobody says otherwise; what refines the strategy has the strategy's own default.
+    default: used unless the setting is given; what refines the strategy has the strategy's own default.
     options: of the strategy, which of them the setting stands for: the first one that the strategy has.
     used_if: what a strategy must do to have a use for it.
     secret:  its value is shown nowhere. counts: whether a whole number is a count, which is shown in groups of digits.
@@ -93,7 +93,7 @@ _STRATEGY: Final = (
         "placeholder",
         "strategy",
         setting_readers.placeholder,
-        "your own placeholder text; none is Elision's, which says what was in the result",
+        "your own placeholder text; by default Elision's, which describes the result",
         "placeholder",
     ),
     _make_key(
@@ -168,7 +168,7 @@ _BUDGET: Final = (
         "token_budget",
         "budget",
         optional(_tokens),
-        "largest view in tokens; none is the model's window or, if lower, its next price step",
+        "largest view in tokens; by default the strategy's budget, else the model's window or its next price step",
         "budget.tokens",
     ),
     _make_key(
@@ -217,7 +217,7 @@ _SUMMARIES: Final = (
         "summaries",
         setting_readers.summarizer,
         "who writes summaries: digest needs no model; else anthropic:MODEL, openai:MODEL, "
-        "openai-responses:MODEL or litellm:MODEL",
+        "openai-responses:MODEL, litellm:MODEL, or in Python a function of a SummaryRequest",
         default="digest",
     ),
     _make_key(
@@ -263,12 +263,11 @@ _SESSION: Final = (
         "store",
         "session",
         setting_readers.store,
-        "where sessions are kept: memory:, sqlite:///FILE, postgresql://HOST/DATABASE, "
-        "linear-hash:///FOLDER; sqlite: is sessions.db in your state folder",
+        f"where sessions are kept: {', '.join(FORMS)}; sqlite: is sessions.db in your state folder",
         default=DEFAULT_STORE,
     ),
     _make_key(
-        "session", "session", optional(setting_readers.text), "the session's name; none is a new one for each run"
+        "session", "session", optional(setting_readers.text), "the session's name; by default a new one for each run"
     ),
     _make_key(
         "model",
@@ -280,13 +279,13 @@ _SESSION: Final = (
         "prices",
         "session",
         optional(setting_readers.prices),
-        "a named set of prices, or another model's; none is the model's own",
+        "a price set, or another model's prices; by default the model's own",
     ),
     _make_key(
         "dialect",
         "session",
         setting_readers.choice(("auto", *PROVIDERS)),
-        "the agent's messages: openai, openai-responses, anthropic or gemini; auto detects them",
+        f"shape of the messages: {', '.join(PROVIDERS)}; auto detects it",
         default="auto",
     ),
     _make_key(
@@ -300,7 +299,7 @@ _SESSION: Final = (
         "thinking",
         "session",
         setting_readers.choice((AUTO_POLICY, *THINKING_POLICIES)),
-        "how to treat bound thinking: defer, native, drop_block or ignore",
+        "how to treat bound thinking: defer, native, drop_block or ignore; auto chooses by model",
         default=AUTO_POLICY,
     ),
     _make_key(
@@ -321,8 +320,15 @@ _SESSION: Final = (
         "recall",
         "session",
         setting_readers.choice(("auto", "caller", "never")),
-        "who offers the recall tools: auto adds them to requests; caller has its own, such as elision mcp; never",
+        "who offers the recall tools: auto adds them to requests; caller offers its own; never turns recall off",
         default="auto",
+    ),
+    _make_key(
+        "tools",
+        "session",
+        setting_readers.choice(("send", "defer")),
+        "send sends all definitions of tools; defer leaves those beyond 2,000 tokens out until the model asks for them",
+        default="send",
     ),
     _make_key(
         "tokens",
@@ -342,7 +348,7 @@ _SESSION: Final = (
         "redact_without",
         "session",
         setting_readers.names,
-        "kinds of secrets to leave alone: names separated by commas, or a list",
+        "kinds of secrets to keep: names separated by commas, or a list",
         default=(),
     ),
     _make_key(
@@ -369,7 +375,7 @@ _SESSION: Final = (
 )
 
 KEYS: Final[dict[str, Key]] = {key.name: key for key in (*_STRATEGY, *_BUDGET, *_GUARDS, *_SUMMARIES, *_SESSION)}
-#: Names the file; part of the environment alone.
+#: Names the file; only in the environment.
 CONFIG: Final = "config"
 
 #: Names that the specification has for settings, and what they are called here.

@@ -127,7 +127,7 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
     if key is None:
         unknown = "no such setting" if place == spelled(name) else f"no setting {spelled(name)!r}"
         if isinstance(value, Mapping):
-            raise SettingError(f"{place}: no table [{name}] is known here; only [gateway] holds settings in {FILE}")
+            raise SettingError(f"{place}: no table [{name}] is known; only [gateway] has settings in {FILE}")
         raise SettingError(f"{place}: {unknown}; {_explain_unknown(name, spelled)}")
     if name == "strategy" and not isinstance(value, str) and rank is Rank.ARGUMENT:
         return GivenSetting(key=key, value=value, place=place, rank=rank)
@@ -166,7 +166,7 @@ def _explain_unknown(name: str, spelled: Any) -> str:
             strategy = f"{kind.name}({name.lower()}=…)"
             return f'it is an option of strategies: {spelled("strategy")} = "{strategy}"'
     if _CREDENTIAL.search(name):
-        return "credentials are no settings: they are read by the provider's own client"
+        return "credentials are not settings: the provider's own client reads them"
     return f"there are: {', '.join(spelled(key) for key in family)}"
 
 
@@ -205,9 +205,7 @@ def _read_gateway_table(table: Any, text: str, file: str, inside: tuple[str, ...
     for name, value in table.items():
         place = _format_place(file, _find_line(text, name, inner))
         if name in KEYS and f"{GATEWAY}_{name}" not in GATEWAY_KEYS:
-            raise SettingError(
-                f"{place}: {name} is no setting of the gateway's alone; write it outside [{'.'.join(inner)}]"
-            )
+            raise SettingError(f"{place}: {name} is not a setting of the gateway; write it outside [{'.'.join(inner)}]")
         yield _parse_setting(f"{GATEWAY}_{name}", value, place, Rank.FILE, strip_prefix)
 
 
@@ -229,7 +227,7 @@ def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, s
     project = folder / PROJECT
     shared = project.is_file() and _has_settings_table(project)
     if own.is_file() and shared:
-        raise SettingError(f"{own} and [tool.elision] in {project} both hold settings; keep one of them")
+        raise SettingError(f"{own} and [tool.elision] in {project} both have settings; keep one of them")
     if own.is_file():
         return (own, "")
     if shared:
@@ -256,7 +254,7 @@ def _parse_toml(text: str, path: Path) -> dict[str, Any]:
             lines = text.rstrip().split("\n")
             line = int(twice["line"] or len(lines))
             name = lines[line - 1].partition("=")[0].strip()
-            raise SettingError(f"{path}:{line}: {name} is there twice; keep one of them") from None
+            raise SettingError(f"{path}:{line}: {name} is set twice; keep one of them") from None
         hint = "; a text needs quotes" if str(error).startswith("Invalid value") else ""
         raise SettingError(f"{path}: {error}{hint}") from None
 

@@ -183,9 +183,9 @@ class _Pass:
         if self.summary_obstacle:
             return self.summary_obstacle
         if not self.terms.may_summarize:
-            return "the provider clears results itself, and messages stay whole"
+            return "the provider clears results itself, and messages stay unchanged"
         if plan.reason == FORCED and not self.log.breaker.may_ask(self.context.call):
-            return f"an earlier one failed, and the next is asked for at call {self.log.breaker.retry_at}"
+            return f"an earlier one failed, and the next attempt is at call {self.log.breaker.retry_at}"
         return plan.reason
 
     def _brings_recall_tools(self, plan: Plan, summary: Summary | None) -> bool:
@@ -222,7 +222,7 @@ class _Pass:
         masks = tuple(mask for mask in plan.masks if mask.key[0] >= first)
         if masks == plan.masks and not plan.summarize_to:
             return plan
-        reason = f"deferred: thinking in turn {first} is bound to what stands in front of it"
+        reason = f"deferred: thinking in turn {first} is bound to what precedes it"
         return Plan(masks=masks, clips=plan.clips, reason=reason)
 
     def _plan_masks_instead(self, reason: str) -> Plan:

@@ -100,7 +100,7 @@ class Assembler:
         for action in self._name_calls(actions, self.turn_count + 1):
             if action.id in unique:
                 self.report_problem(
-                    f"call id {action.id!r} stands twice in one assistant message; the first is kept", line
+                    f"call id {action.id!r} occurs twice in one assistant message; the first is kept", line
                 )
             else:
                 unique[action.id] = action

@@ -77,7 +77,7 @@ def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[
     for number, step in enumerate(steps, start=1):
         run.feed_step(step, number)
     trajectory = run.assembler.finish(name, format=AtifReader.name, parent=parent)
-    yield from yield_run(run.assembler, trajectory, missing=f"trajectory {name!r} holds no step of an agent")
+    yield from yield_run(run.assembler, trajectory, missing=f"trajectory {name!r} has no agent step")
 
 
 def _acts_in_text(steps: Sequence[object]) -> bool:
@@ -102,7 +102,7 @@ class _AtifRun:
 
     def feed_step(self, step: object, number: int) -> None:
         if not isinstance(step, dict):
-            self.assembler.report_problem(f"a JSON {type(step).__name__} where a step belongs; left out", number)
+            self.assembler.report_problem(f"a JSON {type(step).__name__} instead of a step; left out", number)
             return
         match step.get("source"):
             case "system":

@@ -43,7 +43,7 @@ class RecordedBranch:
 
     def describe_left_out(self) -> str:
         """Return why it is no run."""
-        return f"a branch of {self.own_count} assistant messages starts here, left behind later; left out"
+        return f"a branch of {self.own_count} assistant messages starts here, abandoned later; left out"
 
 
 def name_branch(run: str, parent: str | None, number: int) -> tuple[str, str | None]:

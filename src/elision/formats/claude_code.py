@@ -57,7 +57,7 @@ class ClaudeCodeReader:
             if isinstance(item, Problem):
                 yield item
             elif _is_broken(item.value):
-                reason = f"the {item.value['type']} line holds no message; left out"
+                reason = f"the {item.value['type']} line has no message; left out"
                 yield Problem(file=document.path, line=item.number, reason=reason)
             elif _is_in_tree(item.value):
                 lines.append(item)

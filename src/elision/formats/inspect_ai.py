@@ -101,7 +101,7 @@ def _read_json_samples(log: Json, document: Document) -> Iterator[_Sample | Prob
         if isinstance(sample, dict):
             yield _Sample(document.path, number, sample)
         else:
-            yield Problem(file=document.path, line=number, reason="a sample that is no object; left out")
+            yield Problem(file=document.path, line=number, reason="a sample that is not an object; left out")
 
 
 def _read_zip_samples(members: ZipMembers, document: Document) -> Iterator[_Sample | Problem]:
@@ -199,7 +199,7 @@ class _SampleFeeder:
             if isinstance(message, dict):
                 self._add_message(self._resolve_attachments(message))
             else:
-                self._assembler.report_problem(f"a JSON {type(message).__name__} where a message belongs", self._line)
+                self._assembler.report_problem(f"a JSON {type(message).__name__} instead of a message", self._line)
 
     def _resolve_attachments(self, value: Any) -> Any:
         """Return `value` with every attachment in its place."""

@@ -133,7 +133,7 @@ def _parse_objects(document: Document, number: int, raw: bytes) -> Iterator[Json
         if isinstance(value, dict):
             yield JsonLine(number, value)
         else:
-            wrong = f"a JSON {type(value).__name__} where an object belongs"
+            wrong = f"a JSON {type(value).__name__} instead of an object"
             reason = str(value) if isinstance(value, _BrokenRest) else wrong
             yield Problem(file=document.path, line=number, reason=reason)
 
@@ -200,4 +200,4 @@ def _suggest_repair(error: json.JSONDecodeError) -> str:
         return "one value is expected; is it JSON lines under another name?"
     if error.pos >= len(error.doc.rstrip()) - 1 or error.msg.startswith("Unterminated string"):
         return "the file looks cut off; record or copy it again"
-    return "mend it there, or record it again"
+    return "fix it there, or record it again"

@@ -74,7 +74,7 @@ class _RunFeeder:
 
     def take_message(self, message: Any, number: int) -> None:
         if not isinstance(message, dict):
-            self.assembler.report_problem("a message that is no object; left out", number)
+            self.assembler.report_problem("a message that is not an object; left out", number)
             return
         kind = text_in(message.get("role")) or text_in(message.get("object")) or text_in(message.get("type"))
         handler = _HANDLERS.get(kind)

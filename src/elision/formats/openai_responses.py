@@ -129,7 +129,7 @@ class _ItemFeeder:
 
     def feed_item(self, item: Any, line: int | None) -> None:
         if not isinstance(item, dict):
-            self._assembler.report_problem(f"a JSON {type(item).__name__} where an item belongs; left out", line)
+            self._assembler.report_problem(f"a JSON {type(item).__name__} instead of an item; left out", line)
             return
         item, self._tags = take_tags(item)
         kind = text_in(item.get("type")) or ("message" if "role" in item else "")

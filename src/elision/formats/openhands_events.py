@@ -111,7 +111,7 @@ class V1RunFeeder:
             handler(self, event, number)
             self._turns[text_in(event.get("id"))] = self.assembler.turn_count
         elif not isinstance(event, dict):
-            self.assembler.report_problem("an event that is no object; left out", number)
+            self.assembler.report_problem("an event that is not an object; left out", number)
         self._clock = parse_timestamp(mapping_in(event).get("timestamp")) or self._clock
 
     def add_system(self, event: Json, number: int) -> None:

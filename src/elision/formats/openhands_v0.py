@@ -76,7 +76,7 @@ class V0RunFeeder:
     def take_event(self, event: Any, number: int) -> None:
         """Take the next event; unknown ones say nothing to the model and are passed over."""
         if not isinstance(event, dict):
-            self.assembler.report_problem("an event that is no object; left out", number)
+            self.assembler.report_problem("an event that is not an object; left out", number)
         elif isinstance(event.get("observation"), str):
             self._add_observation(event, number)
         elif isinstance(event.get("action"), str):

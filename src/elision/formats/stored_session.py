@@ -38,7 +38,7 @@ def load_stored_session(store: Store, key: str) -> Trajectory:
             observations="user" if results == {"user"} else "tools",
         )
     except ValueError as error:
-        raise FormatError(f"session {key!r} is no whole run: {error}") from error
+        raise FormatError(f"session {key!r} is not a complete run: {error}") from error
 
 
 @dataclass(slots=True)

@@ -104,7 +104,7 @@ def _feed_simulation(assembler: Assembler, messages: list[Any], number: int) -> 
             _feed_message(assembler, message, at, number)
             at = parse_timestamp(message.get("timestamp")) or at
         else:
-            assembler.report_problem(f"a JSON {type(message).__name__} where a message belongs; left out", number)
+            assembler.report_problem(f"a JSON {type(message).__name__} instead of a message; left out", number)
 
 
 def _feed_message(assembler: Assembler, message: Json, at: float | None, number: int) -> None:

@@ -139,7 +139,7 @@ class BodyDecompressor:
             except ValueError as error:
                 raise UnreadableBody(str(error)) from error
             if not decompressor.is_complete:
-                raise UnreadableBody(f"the body is no whole {coding}: it is cut short")
+                raise UnreadableBody(f"the body is not a complete {coding}: it is cut short")
             self._raw = b"".join(pieces)
 
 

@@ -30,15 +30,15 @@ class _StatusText(NamedTuple):
 _STATUS_TEXTS: Final[Mapping[int, _StatusText]] = {
     400: _StatusText("bad-request", "Correct the request; nothing was sent to the provider."),
     401: _StatusText("unauthorized", "Send the token that the gateway was started with."),
-    403: _StatusText("forbidden", "Ask whoever runs the gateway to allow it."),
+    403: _StatusText("forbidden", "Ask the operator of the gateway to allow it."),
     404: _StatusText("not-found", "Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1."),
     408: _StatusText("request-timeout", "Send the request again; its body came too slowly."),
     413: _StatusText("too-large", "Send a smaller request, or have the gateway's limit raised (max_body_bytes)."),
     429: _StatusText(
-        "limit", "Have it raised in the gateway's settings; it counts all that is in the log, so waiting does not help."
+        "limit", "Raise it in the gateway's settings; it counts everything in the log, so waiting does not help."
     ),
-    500: _StatusText("internal", "Send the header `x-elision: off` to pass the gateway by, and report this."),
-    502: _StatusText("upstream", "Try again; if it stays so, `elision serve --check` tries the providers."),
+    500: _StatusText("internal", "Send the header `x-elision: off` to bypass the gateway, and report this."),
+    502: _StatusText("upstream", "Try again; if it persists, `elision serve --check` tries the providers."),
     503: _StatusText("unavailable", "Try again in a moment."),
     504: _StatusText("upstream-timeout", "Try again; streamed answers need no long time limit."),
     529: _StatusText("overloaded", "Try again in a moment."),

@@ -25,7 +25,7 @@ class IncomingMessages:
     """The messages of one request. Each is parsed at most once, for all conversations that are compared with it.
 
     known: the messages of a conversation that the request probably continues. Where it begins another one with the
-    same bytes, they need not be parsed again. Methods raise UnreadableBody where a message is no JSON object.
+    same bytes, they need not be parsed again. Methods raise UnreadableBody where a message is not a JSON object.
     """
 
     def __init__(self, dialect: LiveDialect, raws: Sequence[bytes], known: Sequence[ParsedMessage] = ()) -> None:

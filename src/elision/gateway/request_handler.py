@@ -48,7 +48,15 @@ PREPARE_WAIT_SECONDS: Final = 0.005
 #: The client's wish for one request: "hide" all that may be hidden, or a "summary" of all but the tail.
 COMPACT_HEADER: Final = b"x-elision-compact"
 #: Fields beside the messages that concern the context.
-_CONTEXT_FIELDS: Final = ("thinking", "context_management", "cache_control", "compaction", "prompt_cache_options")
+_CONTEXT_FIELDS: Final = (
+    "thinking",
+    "context_management",
+    "cache_control",
+    "compaction",
+    "prompt_cache_options",
+    "tool_choice",
+    "toolConfig",
+)
 #: Fields of a request that are read, apart from its messages.
 READ_FIELDS: Final = ("tools", "system", "instructions", "store", *_CONTEXT_FIELDS)
 
@@ -133,7 +141,7 @@ class RequestHandler:
                 await self._session.load_hidden_rounds(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9; the next request tries again
             # Without them the model misses only what it recalled.
-            self._sent.log_fault("exchanges", error, "it goes on without what was recalled in it")
+            self._sent.log_fault("exchanges", error, "it continues without what was recalled in it")
         try:
             return self._session.hidden_rounds.expand_messages(self._sent.conversation)
         except Exception as error:  # noqa: BLE001 - the boundary of I9

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from elision.gateway.identity import ROLES
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
 from elision.telemetry.samples import Sample
+from elision.trajectory.run_roles import ROLES
 
 _PREFIX: Final = "agent_context_gateway_"
 
@@ -25,15 +25,15 @@ def _make_histogram(name: str, meaning: str, *buckets: float, labels: tuple[str,
 
 
 REQUESTS: Final = _make_counter(
-    "requests_total", "requests by how they went out and the class of their answer", "api", "how", "status"
+    "requests_total", "requests by how they were sent and by status class", "api", "how", "status"
 )
-ERRORS: Final = _make_counter("errors_total", "requests in which something went wrong, by what", "api", "cause")
-BYTES_IN: Final = _make_counter("bytes_in_total", "bytes of requests, as clients sent them", "api", unit="bytes")
-BYTES_UP: Final = _make_counter("bytes_up_total", "bytes of requests, as providers were sent them", "api", unit="bytes")
-BYTES_OUT: Final = _make_counter("bytes_out_total", "bytes of answers, as clients got them", "api", unit="bytes")
+ERRORS: Final = _make_counter("errors_total", "failed requests by cause", "api", "cause")
+BYTES_IN: Final = _make_counter("bytes_in_total", "bytes of requests received from clients", "api", unit="bytes")
+BYTES_UP: Final = _make_counter("bytes_up_total", "bytes of requests sent to providers", "api", unit="bytes")
+BYTES_OUT: Final = _make_counter("bytes_out_total", "bytes of responses sent to clients", "api", unit="bytes")
 ADDED_SECONDS: Final = _make_histogram(
     "added_seconds",
-    "from a request's last byte to its first towards the provider",
+    "from a request's last byte to the first byte sent to the provider",
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
 )
 WAITED_SECONDS: Final = _make_histogram(
@@ -43,46 +43,44 @@ WAITED_SECONDS: Final = _make_histogram(
 )
 FIRST_BYTE_SECONDS: Final = _make_histogram(
     "first_byte_seconds",
-    "from a request's last byte to its answer's first",
+    "from a request's last byte to the first byte of the response",
     *(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
 )
 ANSWER_SECONDS: Final = _make_histogram(
     "answer_seconds",
-    "from a request's last byte to its answer's last",
+    "from a request's last byte to the last byte of the response",
     *(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
 )
-RECALLS: Final = _make_counter("recalls_total", "calls of the recall tools that were answered on the way", "api")
-ROUNDS: Final = _make_counter("rounds_total", "requests to providers; more than one where a model recalled", "api")
+RECALLS: Final = _make_counter("recalls_total", "recalls that the gateway answered", "api")
+ROUNDS: Final = _make_counter("rounds_total", "requests to providers; more than one if a model recalled", "api")
 CACHE_MISSES: Final = _make_counter(
     "cache_misses_total", "cache misses by the reason that the provider gives", "reason"
 )
 CLEARED_TOKENS: Final = _make_counter(
     "cleared_tokens_total", "prompt tokens that the provider cleared itself", unit="tokens"
 )
-THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
-STORE_OUTAGES: Final = _make_counter("store_outages_total", "times that the store could be written no more")
-LEASE_FAILURES: Final = _make_counter(
-    "lease_failures_total", "times that the counter of what keys spend could be reached no more"
+PINNED: Final = _make_counter("pinned_requests_total", "requests whose tools were sent as their session first had them")
+PINNED_TOKENS: Final = _make_counter(
+    "pinned_tokens_total", "prompt tokens that those requests read from the cache", unit="tokens"
 )
-TENANT_REQUESTS: Final = _make_counter("tenant_requests_total", "requests to models, by whose key they have", "tenant")
+THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
+STORE_OUTAGES: Final = _make_counter("store_outages_total", "outages of the store")
+LEASE_FAILURES: Final = _make_counter("lease_failures_total", "outages of the counter of key spending")
+TENANT_REQUESTS: Final = _make_counter("tenant_requests_total", "requests to models by tenant", "tenant")
 TENANT_RAW: Final = _make_counter(
     "tenant_raw_tokens_total", "prompt tokens of a tenant, had nothing been hidden", "tenant", unit="tokens"
 )
 TENANT_SENT: Final = _make_counter(
     "tenant_sent_tokens_total", "prompt tokens of a tenant, as sent", "tenant", unit="tokens"
 )
-ROLE_REQUESTS: Final = _make_counter("role_requests_total", "requests to models, by what asks", "role")
+ROLE_REQUESTS: Final = _make_counter("role_requests_total", "requests to models by role", "role")
 ROLE_TOKENS: Final = _make_counter(
-    "role_tokens_total", "billed tokens by what asks: agents, sub-agents, side calls", "role", "part", unit="tokens"
+    "role_tokens_total", "billed tokens by role: agents, sub-agents, side calls", "role", "part", unit="tokens"
 )
-IN_FLIGHT: Final = Metric(
-    name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests being served just now", labels=()
-)
-WAITING: Final = Metric(
-    name=_PREFIX + "waiting", kind="gauge", unit="1", meaning="requests that wait for their turn", labels=()
-)
+IN_FLIGHT: Final = Metric(name=_PREFIX + "in_flight", kind="gauge", unit="1", meaning="requests in progress", labels=())
+WAITING: Final = Metric(name=_PREFIX + "waiting", kind="gauge", unit="1", meaning="requests that wait", labels=())
 HELD_BYTES: Final = Metric(
-    name=_PREFIX + "held_bytes", kind="gauge", unit="bytes", meaning="room taken by requests being served", labels=()
+    name=_PREFIX + "held_bytes", kind="gauge", unit="bytes", meaning="memory of requests in progress", labels=()
 )
 SESSIONS: Final = Metric(
     name=_PREFIX + "sessions", kind="gauge", unit="1", meaning="sessions held in memory", labels=()
@@ -102,6 +100,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     ROUNDS,
     CACHE_MISSES,
     CLEARED_TOKENS,
+    PINNED,
+    PINNED_TOKENS,
     THINKING_DROPPED,
     STORE_OUTAGES,
     LEASE_FAILURES,
@@ -214,6 +214,8 @@ def make_samples(record: RequestRecord) -> list[Sample]:
         (ROUNDS, record.rounds, api),
         (RECALLS, record.recalls, api),
         (CLEARED_TOKENS, record.cleared_tokens, {}),
+        (PINNED, record.is_pinned, {}),
+        (PINNED_TOKENS, record.usage.cache_read if record.is_pinned and record.usage is not None else 0, {}),
         (THINKING_DROPPED, record.thinking_dropped, {}),
     ]
     samples = [

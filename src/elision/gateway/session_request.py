@@ -22,7 +22,8 @@ _log: Final = logging.getLogger("elision.gateway")
 class SessionRequest:
     """One request of a client to a session.
 
-    body:         the parsed body of `client`. conversation: its messages; the session's may be longer by now.
+    body:         the parsed body of `client`, with the tools that the session keeps. conversation: its messages; the
+                  session's may be longer by now.
     client:       the request as it arrived. record: filled in while the request is served.
     """
 
@@ -38,7 +39,7 @@ class SessionRequest:
         """Return whether the client saw all of these messages."""
         return len(messages) == len(self.body.messages) and not self.session.hidden_rounds.events_by_node
 
-    def log_fault(self, what: str, error: Exception, then: str = "the request goes out as it came") -> None:
+    def log_fault(self, what: str, error: Exception, then: str = "the request is sent unchanged") -> None:
         """Log and record that something of ours failed, which does not fail the request (I9)."""
         self.record.cause = what
         self.record.why = type(error).__name__

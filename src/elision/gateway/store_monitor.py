@@ -104,7 +104,7 @@ class StoreMonitor:
     def _set_problem(self, problem: str) -> None:
         self._looked_at = self._clock()
         if problem and not self.problem:
-            _log.error("the store cannot be written, requests go on without it: %s", problem)
+            _log.error("the store cannot be written, requests continue without it: %s", problem)
             self._on_outage()
         if self.problem and not problem:
             _log.warning("the store can be written again")

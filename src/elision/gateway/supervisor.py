@@ -191,7 +191,7 @@ class _WorkerPool:
         serving = any(each.is_serving for each in self._workers)
         _log.error("%s", how)
         if last or (self._failures > MAX_EARLY_DEATHS and not serving):
-            raise ElisionError("no worker comes up; what is said above tells why")
+            raise ElisionError("no worker starts; the lines above show why")
         doubled = PAUSE_SECONDS * 2 ** min(self._failures, 16)
         self._next_start = time.monotonic() + (min(doubled, MAX_PAUSE_SECONDS) if self._failures > 1 else 0.0)
 

@@ -321,7 +321,7 @@ def _decode_fields(
 
 
 def _decode_value(value: bytes) -> str:
-    # aiohttp writes fields as UTF-8, so what is UTF-8 goes out as it came.
+    # aiohttp writes fields as UTF-8, so what is UTF-8 is sent unchanged.
     try:
         return value.decode()
     except UnicodeDecodeError:

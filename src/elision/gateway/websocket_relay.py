@@ -285,7 +285,7 @@ class _Relay:
         except RequestRefused as error:
             return await self._refuse(record, event, error)
         except Exception:  # noqa: BLE001 - the boundary of I9: whatever of ours fails, the client's message passes
-            _log.exception("what its key has spent failed, a WebSocket's request goes on without")
+            _log.exception("what its key has spent failed, a WebSocket's request continues without it")
         record.rounds = 1
         self._open.setdefault(event.stream_id, deque()).append((time.perf_counter(), record))
         return True

@@ -251,7 +251,7 @@ def _explain_cache(calls: Iterable[CalibratedCall], model: str) -> str:
     named = ", ".join(
         f"{cause} at {format_plural(count, 'call')} ({CAUSES[cause]})" for cause, count in counts.most_common(2)
     )
-    return f"another share is read from the cache, where it held what no rule foresees: {named}"
+    return f"another share is read from the cache, where it had what no rule predicts: {named}"
 
 
 def _explain_lengths(found: Difference, run: Trajectory, calibration: Calibration) -> str:
@@ -264,7 +264,7 @@ def _list_length_causes(run: Trajectory, calibration: Calibration) -> Iterator[s
     """Yield what the log itself says about it."""
     unsent = sum(call.cause == "unsent" for call in calibration.calls)
     if unsent:
-        yield f", since the agent clipped results that are whole in the log ({unsent} ×)"
+        yield f", because the agent cut results that are complete in the log ({unsent} ×)"
     inferred = sum(call.restart == "inferred" for call in calibration.calls)
     if inferred:
         yield f", since the agent condensed its history without a record of it ({inferred} ×)"

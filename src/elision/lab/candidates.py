@@ -62,7 +62,8 @@ def parse_candidates(
         found.setdefault(strategy, spec.strip())
         if strategy.budget is not None and not strategy.can_hide:
             raise SpecError(
-                f"{spec}: {strategy.name} hides nothing, so no budget holds; give it to another one, such as masking"
+                f"{spec}: {strategy.name} hides nothing, so a budget has no effect; use another strategy, "
+                f"such as masking"
             )
         if not isinstance(strategy.schedule, HindsightSchedule):
             continue

@@ -275,7 +275,7 @@ def _parse_factors(text: str) -> dict[str, float]:
                 f"{MOST:g}, such as masking=1.0,summarization=1.15"
             )
         if name in factors:
-            raise SpecError(f"--elongation {text}: {name} is there twice; give one factor")
+            raise SpecError(f"--elongation {text}: {name} is given twice; give one factor")
         factors[name] = factor
     return factors
 

@@ -313,15 +313,15 @@ def _assign_outcomes(
             owners = [strategy for strategy in strategies if (strategy, outcome.instance) in runs]
             if len(owners) > 1:
                 raise FormatError(
-                    f"{outcome.place}: {outcome.instance} was run by {', '.join(owners)}, and the file names none; "
-                    f"say whose it is: --outcomes '{owners[0]}={outcome.place}'"
+                    f"{outcome.place}: {outcome.instance} was run by {', '.join(owners)}, and the file "
+                    f"names none; name it: --outcomes '{owners[0]}={outcome.place}'"
                 )
             key = owners[0] if owners else "", outcome.instance
         other = found.setdefault(key, outcome)
         if other is not outcome:
             raise FormatError(
-                f"{outcome.instance}: two outcomes, in {other.place} and in {outcome.place}; leave one out, or say "
-                "whose each is: --outcomes NAME=PATH"
+                f"{outcome.instance}: two outcomes, in {other.place} and in {outcome.place}; leave one out, "
+                f"or name each: --outcomes NAME=PATH"
             )
     return found
 

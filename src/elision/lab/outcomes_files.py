@@ -217,5 +217,5 @@ def _list_ids(document: Document, value: Json, names: Sequence[str]) -> Iterator
             continue
         for id in held:
             if not isinstance(id, str):
-                raise FormatError(f"{document.path}: {name}: {id!r} is no instance id")
+                raise FormatError(f"{document.path}: {name}: {id!r} is not an instance id")
             yield id

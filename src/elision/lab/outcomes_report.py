@@ -239,7 +239,7 @@ def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
         yield f"Calls without a reported usage, which count as free: {format_count(silent)}."
     played = [run for run in runs if run.played]
     if played:
-        yield f"{format_plural(len(played), 'run')} played by a recording: nobody was billed for them."
+        yield f"{format_plural(len(played), 'run')} played by a recording: they were not billed."
 
 
 def _list_sent_notes(study: OutcomeStudy) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _list_sent_notes(study: OutcomeStudy) -> Iterator[str]:
     )
     if study.priced_as:
         name = neutralize_text(study.priced_as)
-        yield f"Here both are at the prices of {name}, so as billed is the reported usage, and nobody's bill."
+        yield f"Here both are at the prices of {name}, so as billed is the reported usage, and not a real bill."
     if sent.silent_runs:
         runs = format_plural(sent.silent_runs, "run")
         yield f"{runs} without usage: as billed is what they state as a whole, as recorded our count of what was sent."

@@ -1,7 +1,7 @@
 """The table of options: each row has a name, a type, a default, what it means and what it accepts.
 
 `Options` has the rows that most programs set, `Advanced` and `Cache` have the others. Docstrings, signature, checks and
-error messages are made of these rows.
+error messages are made of these rows. What is also a setting has the meaning of the setting.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
+from elision.config.setting_keys import KEYS
 from elision.errors import SettingError
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
-from elision.providers.provider import Api
+from elision.providers.provider_table import DialectName
 from elision.strategies.extractors.outcome import Extractor
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import ObservationRole
 
 #: Whether a message, as JSON, must never be hidden.
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
-DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 #: How long the cache entries live that are written at our breakpoints.
 CacheTtl: TypeAlias = Literal["client", "1h"]
@@ -131,15 +131,11 @@ class Cache:
 
     control: CacheControl | None = make_row(
         None,
-        "who sets cache breakpoints: `auto` Elision, `gaps` Elision once something is hidden or folded (OpenAI from "
-        "5.6 on: both), `client` nobody but you; None: `auto`, and `client` in adapters whose framework sets them",
+        f"{KEYS['cache_control'].meaning}; gaps sets them once something is hidden or folded (OpenAI from 5.6 on: "
+        "both); None is auto, and client in adapters whose framework sets them",
         (lambda value: value is None or value in get_args(CacheControl), accept_choice(*get_args(CacheControl))[1]),
     )
-    ttl: CacheTtl = make_row(
-        "client",
-        "how long Anthropic keeps what is cached at Elision's breakpoints: as at those of the `client`, or `1h`",
-        accept_choice(*get_args(CacheTtl)),
-    )
+    ttl: CacheTtl = make_row("client", KEYS["cache_ttl"].meaning, accept_choice(*get_args(CacheTtl)))
 
     def __post_init__(self) -> None:
         check_rows(self)
@@ -159,39 +155,27 @@ class Advanced:
         "", "name shared by sessions: the one that has the given history continues, whichever process wrote it", NAME
     )
     parent: str = make_row("", "name of the session that started this one, for a sub-agent", NAME)
-    dialect: DialectName = make_row(
-        "auto",
-        "shape of the messages: `openai`, `openai-responses`, `anthropic` or `gemini`; `auto` detects it",
-        accept_choice(*get_args(DialectName)),
-    )
+    dialect: DialectName = make_row("auto", KEYS["dialect"].meaning, accept_choice(*get_args(DialectName)))
     observations: ObservationRole = make_row(
-        "auto",
-        "which messages are tool results: those of `tools`, of the `user` where actions are plain text, or `auto`",
-        accept_choice(*get_args(ObservationRole)),
+        "auto", KEYS["observations"].meaning, accept_choice(*get_args(ObservationRole))
     )
     pin: Pin | None = make_row(
         None,
-        "function of a message; where it returns true, the message is never hidden",
+        "function of a message; if it returns true, the message is never hidden",
         accept_callable("a function of a message", type(None)),
     )
     extractors: Mapping[str, Extractor] = make_row(
         None,
-        "glob on the tool's name -> function that returns what placeholders say of its results",
+        "glob on the tool's name -> function that returns the outcome that placeholders show",
         accept_type("a mapping of globs on the tool's name to functions", Mapping),
         make=dict,
     )
     cache: Cache = make_row(
         Cache(), "how the provider's prompt cache is used", accept_type("elision.Cache(...)", Cache)
     )
-    thinking: str = make_row(
-        AUTO_POLICY,
-        "how thinking bound to its prefix is treated: `auto`, `defer`, `native`, `drop_block`, `ignore`",
-        accept_choice(AUTO_POLICY, *THINKING_POLICIES),
-    )
-    background: bool = make_row(
-        False, "whether the agent continues while a summary is written; above `hard` it waits", FLAG
-    )
-    summary_seconds: float = make_row(120.0, "seconds that a summary may take", (_is_seconds, "seconds, above 0"))
+    thinking: str = make_row(AUTO_POLICY, KEYS["thinking"].meaning, accept_choice(AUTO_POLICY, *THINKING_POLICIES))
+    background: bool = make_row(False, KEYS["background"].meaning, FLAG)
+    summary_seconds: float = make_row(120.0, KEYS["summary_seconds"].meaning, (_is_seconds, "seconds, above 0"))
     over_budget: OverBudget = make_row(
         "raise",
         "when no view fits: `raise` BudgetError, or `send` the smallest view",
@@ -202,11 +186,7 @@ class Advanced:
         "when Elision fails: `send` the request unchanged, or `raise` the error",
         accept_choice(*get_args(OnFault)),
     )
-    tokens: str = make_row(
-        "o200k",
-        "how tokens are counted: `o200k`, `cl100k` or `estimate`",
-        accept_type("the name of a counter", str),
-    )
+    tokens: str = make_row("o200k", KEYS["tokens"].meaning, accept_type("the name of a counter", str))
     redaction: Redaction = make_row(
         DEFAULT,
         "which secrets are kept out of summaries, placeholders and logs",

@@ -92,7 +92,7 @@ def build_failed_diagnostics(session: str, faults: tuple[Fault, ...], seconds: f
         before=0,
         after=0,
         raw=0,
-        reason="failed: the request goes out as it came",
+        reason="failed: the request is sent unchanged",
         faults=faults,
         seconds=seconds,
     )

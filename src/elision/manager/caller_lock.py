@@ -91,8 +91,8 @@ class CallerLock:
                     return True
                 if turn.loop is None and loop and any(each.loop is loop for each in (holder, *self._waiting)):
                     raise ElisionError(
-                        "this context manager is at work in another task of this event loop, which cannot be waited "
-                        "for in here: await that task first, or call the method whose name ends in _async"
+                        "another task of this event loop uses this context manager, and a sync call cannot "
+                        "wait for it: await that task first, or call the method whose name ends in _async"
                     )
             # Before it is taken: Ctrl-C may come between the two, and then this caller can still enter.
             _TURNS.set((*turns, turn))

@@ -20,6 +20,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Never, Self, Unpack
 
+from elision.config import KEYS, TypedOption, load_settings, resolve_name
 from elision.errors import SpecError
 from elision.manager.advanced_options import Advanced, document_rows, gather_options
 from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
@@ -50,7 +51,7 @@ from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Fault
 from elision.trajectory.events import UsageReported, WindowLearned
-from elision.trajectory.recall_names import RECALL_TOOLS
+from elision.trajectory.recall_names import OWN_TOOLS
 
 _log: Final = logging.getLogger("elision.manager")
 #: Types that a setting may have. An option of another type is passed on as it is.
@@ -106,8 +107,6 @@ class ContextManager:
         options: settings or options, which override those; of `advanced` what is not a default. Raises SettingError,
         which names the place and the remedy.
         """
-        from elision.config import KEYS, TypedOption, load_settings, resolve_name  # other callers need none of it
-
         surroundings = os.environ if environment is None else environment
         known = {
             name: value
@@ -331,14 +330,14 @@ class ContextManager:
         return define_recall_tools(find_provider_or_default(named).name)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
-        """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
-        if name not in RECALL_TOOLS:
+        """Return the answer to a call of one of Elision's tools; None for any other tool. Never raises."""
+        if name not in OWN_TOOLS:
             return None
         return self._opened.run(answer_tool_call(self._opened, name, arguments))
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Do as `handle_tool_call`, off the event loop. Other callers wait until it has ended."""
-        if name not in RECALL_TOOLS:
+        if name not in OWN_TOOLS:
             return None
         return await self._opened.run_async(answer_tool_call(self._opened, name, arguments))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, get_args
 
+from elision.config.setting_keys import KEYS
 from elision.errors import PriceError, SettingError, SpecError
 from elision.manager.advanced_options import (
     ADVANCED_NAMES,
@@ -48,7 +49,7 @@ from elision.trajectory.price_lookup import (
     find_prices,
 )
 from elision.trajectory.prices import Prices
-from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL
+from elision.trajectory.recall_names import FIND_TOOL, OWN_TOOLS, RECALL_TOOL, SEARCH_TOOL
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
 SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]
@@ -56,6 +57,8 @@ SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awa
 Listener: TypeAlias = Callable[[Diagnostics], None]
 #: Who offers the recall tools: Elision in the request that it returns, the caller, or nobody.
 RecallOffer: TypeAlias = Literal["auto", "caller", "never"]
+#: What is sent of the definitions of tools: all, or those beyond a budget once the model asks for them.
+ToolDeclarations: TypeAlias = Literal["send", "defer"]
 
 _Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 
@@ -95,6 +98,7 @@ class ContextOptions(TypedDict, total=False):
     summarizer: str | SummaryWriter | None
     token_budget: int | None
     recall: RecallOffer
+    tools: ToolDeclarations
     shadow: bool
     on_event: Listener | Sequence[Listener]
     prices: str | Prices | None
@@ -146,39 +150,28 @@ class Options:
 
     strategy: str | Strategy = make_row(
         "masking",
-        "what may be hidden: a text such as `hybrid(window=10)`, a preset, or a Strategy",
+        KEYS["strategy"].meaning,
         (lambda value: True, ""),
     )
-    model: str = make_row(
-        "", "the model's name; its prices, window and rules apply", accept_type("the model's name", str)
-    )
+    model: str = make_row("", KEYS["model"].meaning, accept_type("the model's name", str))
     store: str | Store = make_row(
         DEFAULT_STORE,
-        "a URL or a Store; `sqlite:` is a file in your state folder, `memory:` keeps nothing",
+        KEYS["store"].meaning,
         (_is_store, "a URL such as sqlite:///agent.db (`memory:` keeps nothing), or a Store"),
     )
     session: str = make_row(
         "",
-        "the session's name, at most 400 characters; made up if empty",
+        KEYS["session"].meaning,
         (is_session_name, f"{NAME[1]}, not ending in ~ and a number as branches do"),
     )
     summarizer: str | SummaryWriter | None = make_row(
         None,
-        "`digest`, `anthropic:MODEL`, `openai:MODEL`, `litellm:MODEL` or a function of a SummaryRequest; None: the "
-        "digest",
+        KEYS["summarizer"].meaning,
         accept_callable("a text such as anthropic:MODEL, or a function of a request", str, type(None)),
     )
-    token_budget: int | None = make_row(
-        None,
-        "largest view, in tokens; None: the strategy's budget, else the model's window",
-        (_is_token_count, "tokens, 1 or more"),
-    )
-    recall: RecallOffer = make_row(
-        "auto",
-        "who offers the recall tools: `auto` adds them to `view.request`, the `caller` offers them itself, `never` "
-        "turns recall off",
-        accept_choice(*get_args(RecallOffer)),
-    )
+    token_budget: int | None = make_row(None, KEYS["token_budget"].meaning, (_is_token_count, "tokens, 1 or more"))
+    recall: RecallOffer = make_row("auto", KEYS["recall"].meaning, accept_choice(*get_args(RecallOffer)))
+    tools: ToolDeclarations = make_row("send", KEYS["tools"].meaning, accept_choice(*get_args(ToolDeclarations)))
     shadow: bool = make_row(
         False, "whether requests stay unchanged while everything is decided, priced and recorded", FLAG
     )
@@ -190,7 +183,7 @@ class Options:
     )
     prices: str | Prices | None = make_row(
         None,
-        "name of a price set or model, or Prices in USD per million tokens; None: the model's own",
+        KEYS["prices"].meaning,
         accept_type(
             "the name of a set or of a model, or elision.trajectory.prices.Prices(...)", str, Prices, type(None)
         ),
@@ -306,7 +299,7 @@ class Options:
         except PriceError:
             close = find_close_models(model[:LONGEST_NAME])[:3]
             names = f" (close names: {', '.join(close)})" if close else ""
-            usual = f"billed as {_DEFAULT_PRICES} models usually are; give prices="
+            usual = f"priced like the set {_DEFAULT_PRICES}; set prices if that is wrong"
             return f"no prices are known for {model[:80]}{names}: {usual}"
         return ""
 
@@ -332,6 +325,9 @@ class Options:
             for tool in (RECALL_TOOL, SEARCH_TOOL)
             if self.recall != "never"
         )
+        if self.tools == "defer":
+            # What was found out about a tool counts for as long as the session lives.
+            own = (Rule(tool=FIND_TOOL, keep=True), *own)
         rules = (*own, *strategy.rules)
         handles = strategy.handles and self.recall != "never"
         budget = strategy.budget
@@ -357,7 +353,7 @@ class Options:
 
 def describe_without_recall_rules(strategy: Strategy) -> str:
     """Return a strategy as text, without the rules that `Options` adds for the recall tools."""
-    rules = tuple(rule for rule in strategy.rules if rule.tool not in RECALL_TOOLS)
+    rules = tuple(rule for rule in strategy.rules if rule.tool not in OWN_TOOLS)
     return describe_strategy(replace(strategy, rules=rules))
 
 

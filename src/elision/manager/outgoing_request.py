@@ -33,6 +33,7 @@ class OutgoingRequest:
 
     origins: for each of `messages` the index of the given message that it stands for; None where it is Elision's own.
     notes:   what could not be done as decided, and why. added_tools: those of `tools` that Elision added.
+    defers_tools: whether `tools` are others than the client's, apart from those that were added.
     """
 
     messages: list[Any]
@@ -43,6 +44,7 @@ class OutgoingRequest:
     betas: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     added_tools: tuple[dict[str, Any], ...] = ()
+    defers_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +284,7 @@ def _build_native_request(incoming: IncomingRequest, history: History, log: Log)
     held = uses[cleared:].count(True)
     if held:
         note = f"{held} of {uses.count(True)} hidden results are sent all the same: what the provider clears is a run"
-        sent = replace(sent, notes=(f"{note} of the oldest, and one that stays stands in front of them",))
+        sent = replace(sent, notes=(f"{note} of the oldest, and one that stays precedes them",))
     edit = server_clearing.build_clearing_edit(uses=len(uses), cleared=cleared)
     if edit is None:
         return sent
@@ -291,7 +293,7 @@ def _build_native_request(incoming: IncomingRequest, history: History, log: Log)
     )
     if found is None:
         return replace(sent, notes=("the client has the server clear tool uses itself: nothing is added",))
-    notes = (*sent.notes, "the provider clears by itself: its placeholders have no gist and no handle")
+    notes = (*sent.notes, "the provider clears results itself: its placeholders have no gist and no handle")
     return replace(
         sent,
         extra={"context_management": found["context_management"]},

@@ -22,6 +22,7 @@ from elision.manager.branch import HistoryChange, SessionBranch, session_name
 from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build_failed_diagnostics, compute_costs
 from elision.manager.context_options import Listener, Options
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
+from elision.manager.deferred_tools import defer_tools
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
@@ -127,9 +128,9 @@ class PreparedCalls:
                 raise
             if isinstance(error, ShapeMismatch):
                 # The client sent it so, and its provider may refuse it.
-                _log.warning("session %s: the request goes out as it came: %s", self.session, error)
+                _log.warning("session %s: the request is sent unchanged: %s", self.session, error)
             else:
-                self.log_error("the request goes out as it came")
+                self.log_error("the request is sent unchanged")
             view = self._pass_through(incoming, error, time.perf_counter() - started)
         except BaseException:
             # Cancelled or interrupted, at any point: as above.
@@ -199,6 +200,9 @@ class PreparedCalls:
         else:
             mark = needs_breakpoints(self.options.cache_control, log)
             sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
+        arranged = self._preparer.follower.arrange_tools(branch, call)
+        if arranged is not None:
+            sent = defer_tools(sent, arranged)
         if log.state.has_recall_tools:
             sent = recall_tools.add_recall_tools(sent, log, dialect)
         if call.binds_thinking and recall_tools.is_entry_refused(log, self.options):
@@ -428,7 +432,7 @@ def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     others = " has"
     if len(places) > 1:
         others = f" and {len(places) - 1} more have"
-    return f"messages[{places[0]}]{others} no role that {dialect} knows: sent as it came, and nothing of it is hidden"
+    return f"messages[{places[0]}]{others} no role that {dialect} knows: sent unchanged, and nothing of it is hidden"
 
 
 def _find_source(log: Log) -> PromptSource | None:

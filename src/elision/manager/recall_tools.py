@@ -28,7 +28,7 @@ NOTE_UNREAD_HANDLES: Final = (
     "**view.request, or add context.tool_definitions() to your tools"
 )
 #: The note of a call in which the tools were to enter and cannot.
-NOTE_BOUND_THINKING: Final = "recall is not offered: behind thinking that is bound to them, tools may not change"
+NOTE_BOUND_THINKING: Final = "recall is not offered: tools may not change after thinking that is bound to them"
 
 
 #: When the recall tools enter a session's requests: the "caller" has them, with the "first" placeholder that names a
@@ -119,7 +119,7 @@ def add_recall_tools(sent: OutgoingRequest, log: Log, dialect: str) -> OutgoingR
     notes = sent.notes
     if log.newest_call is not None and log.newest_call.decided.offers:
         notes = (*notes, NOTE_TOOLS_ENTERED)
-    return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
+    return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=(*sent.added_tools, *ours), notes=notes)
 
 
 def describe_lost_recall(log: Log, options: Options, tools: Any) -> str:

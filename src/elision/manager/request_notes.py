@@ -13,7 +13,7 @@ from elision.providers.provider import Provider
 
 #: The note of a message of a view that came back in the client's list.
 NOTE_VIEW_RETURNED: Final = (
-    "a message of view.messages came back in the history: it is read as the result that it stands for. Keep your own "
+    "a message of view.messages came back in the history: it is read as the result that it replaces. Keep your own "
     "list and append to it, since in another process the result would be lost"
 )
 #: The note of `prepare` after turns were added by hand.
@@ -36,7 +36,7 @@ MOST_SECONDS: Final = 1e11
 #: The note of messages of which none is known, where others came before.
 NOTE_UNRELATED: Final = (
     "these messages share nothing with those of the calls before: give prepare() the whole history each time, not only "
-    "what is new; another run needs a session of its own (elision.Sessions)"
+    "what is new; another run needs its own session (elision.Sessions)"
 )
 #: The note of the first call in which the client dropped turns.
 NOTE_TRIMMED: Final = (

@@ -219,11 +219,11 @@ class LogReader:
         Raises ValueError unless `can_continue_with(events)`, CorruptError.
         """
         if not self.can_continue_with(events):
-            raise ValueError(f"session {self.info.key!r}: what is new changes what was read; read it anew")
+            raise ValueError(f"session {self.info.key!r}: new records change what was read; read it again")
         try:
             yield from self._iterate_calls(events)
         except (ValueError, KeyError, IndexError) as error:
-            raise CorruptError(f"session {self.info.key!r}: its log is no session's: {error}") from error
+            raise CorruptError(f"session {self.info.key!r}: its log is not a session's: {error}") from error
 
     def build_report(self, info: SessionInfo | None = None) -> SessionReport:
         """Return the report of what was read. info: what the store has about the session now."""

@@ -333,7 +333,7 @@ def _explain_costs(report: SessionReport, costs: Costs) -> Iterator[str]:
     else:
         yield f"Hiding cost ${-costs.hiding:.4f} more than sending everything with the same cache."
     for cause, count in sorted(final.rewrites.items()):
-        yield f"The cached prompt was rewritten {count} times by {cause}; what follows the change is written anew."
+        yield f"The cached prompt was rewritten {count} times by {cause}; what follows the change is written again."
     if costs.summarizer:
         yield f"Writing summaries cost ${costs.summarizer:.4f}; {report.failed_summary_count} attempts failed."
     if costs.recalls:

@@ -216,7 +216,7 @@ def get_packer() -> Packer:
 def extract_turn(event: Event) -> Turn:
     """Return the turn that `event` adds or amends. Raises CorruptError."""
     if not isinstance(event, TurnAdded | TurnAmended):
-        raise CorruptError(f"a record that should hold a turn holds {type(event).__name__}")
+        raise CorruptError(f"a record that should contain a turn contains {type(event).__name__}")
     return event.turn
 
 

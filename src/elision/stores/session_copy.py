@@ -68,7 +68,7 @@ def _count_existing(source: SessionSource, session: SessionInfo, target: Store) 
         )
         return None
     if (existing.family, existing.parent, existing.begun) != (session.family, session.parent, session.begun):
-        raise ConflictError(f"session {session.key!r} is there already and is another one")
+        raise ConflictError(f"session {session.key!r} already exists and is different")
     _verify_copy(source, session.key, target)
     return existing.records
 
@@ -80,7 +80,7 @@ def _verify_copy(source: SessionSource, key: str, target: Store) -> None:
         if ours is None or theirs is None:
             return
         if ours != theirs:
-            raise ConflictError(f"session {key!r} is there already and is another one from record {number} on")
+            raise ConflictError(f"session {key!r} already exists and differs from record {number} on")
 
 
 def copy_all(source: SessionSource, target: Store, keys: Sequence[str] = ()) -> Iterator[CopyResult | StoreError]:

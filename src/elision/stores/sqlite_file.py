@@ -74,7 +74,7 @@ _ERROR_HINTS: Final = (
     ("SQLITE_LOCKED", "it is locked; nothing was written, try again"),
     ("SQLITE_FULL", "the disk is full; nothing of this was written and nothing is lost, make room and try again"),
     ("SQLITE_READONLY", "it cannot be written; check the permissions of the file and of its folder"),
-    ("SQLITE_CANTOPEN", "it cannot be opened; check that it is there, and the permissions of file and folder"),
+    ("SQLITE_CANTOPEN", "it cannot be opened; check that it exists, and the permissions of file and folder"),
     ("SQLITE_NOTADB", "it is not an SQLite database; name another file"),
     ("SQLITE_IOERR", "the disk failed ({name}); nothing of this was written, see the system's log and try again"),
     ("SQLITE_TOOBIG", "a text is larger than SQLite keeps (1 GB)"),

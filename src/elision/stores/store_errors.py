@@ -64,7 +64,7 @@ def stale_writer_error(session: str, records: int, after: int) -> ConflictError:
 def reused_batch_error(session: str, batch: bytes) -> StoreError:
     return StoreError(
         f"session {_quote_key(session)} has other records of the append {batch.hex()}; "
-        "repeat an append with the same records, or give it an id of its own"
+        "repeat an append with the same records, or give it its own id"
     )
 
 
@@ -73,7 +73,7 @@ def closed_store_error(place: str) -> StoreError:
 
 
 def read_only_store_error(place: str) -> StoreError:
-    return StoreError(f"{place}: the store was opened for reading alone; nothing can be written or deleted through it")
+    return StoreError(f"{place}: the store was opened read-only; nothing can be written or deleted through it")
 
 
 def missing_store_error(place: str) -> MissingStore:

@@ -217,7 +217,7 @@ def _budget_error(what: str, needed: int, usable: int) -> BudgetError:
 
 def _bound_budget_error(turn: int, what: str, needed: int, usable: int) -> BudgetError:
     return BudgetError(
-        f"thinking in turn {turn} is bound to the results before it, so they stay whole; "
+        f"thinking in turn {turn} is bound to the results before it, so they stay unchanged; "
         f"{what} {needed} tokens, but only {usable} are usable: raise the budget, "
         "choose a model with a larger window, or set thinking to native or drop_block if the model allows it",
         needed=needed,

@@ -35,7 +35,7 @@ class Rule:
         if self.below < 0:
             raise SpecError(f"rule(below={self.below}): give a size in tokens, 0 or more")
         if not (self.keep or self.after or self.below or self.verbatim):
-            raise SpecError("rule(...): says nothing; give keep=true, after=K, below=N or verbatim=true")
+            raise SpecError("rule(...): has no effect; give keep=true, after=K, below=N or verbatim=true")
 
     def matches(self, turn: Turn, observation: Observation) -> bool:
         if self.tag and self.tag not in observation.tags:

@@ -88,7 +88,7 @@ def list_units(paths: Sequence[str]) -> list[Unit]:
     for path in paths:
         units = list(_list_path(path))
         if not units:
-            raise FormatError(f"{path}: there is no such file or folder, or none in it is called like a recording")
+            raise FormatError(f"{path}: there is no such file or folder, or no file in it is named like a recording")
         found.update({(unit.url, unit.row_group): unit for unit in units})
     for url, _ in found:
         if url != clean_text(url):
@@ -226,7 +226,7 @@ def read_unit(unit: Unit) -> Iterator[tuple[Trajectory, RunFacts] | Problem]:
                 else:
                     yield replace(found, file=file), facts
     except FileNotFoundError:
-        yield Problem(file=unit.url, line=None, reason="is no longer there; it was when the study began")
+        yield Problem(file=unit.url, line=None, reason="no longer exists; it did when the study began")
     except FormatError as error:
         reason = str(error).partition("; formats known:")[0].partition(" Formats known:")[0]
         yield Problem(file=unit.url, line=None, reason=reason.partition(": ")[2] or reason)
@@ -284,7 +284,7 @@ def _read_row(
         content = {key: _drop_nulls(row[key]) for key in ("model", "tools") if row.get(key)}
         content[MESSAGES] = json.loads(messages) if isinstance(messages, str) else _drop_nulls(messages)
     except ValueError as error:
-        yield Problem(file=unit.url, line=number, reason=f"its messages are no JSON ({error})")
+        yield Problem(file=unit.url, line=number, reason=f"its messages are not JSON ({error})")
         return
     document = Document(path=unit.url, data=json.dumps(content, default=str).encode())
     try:

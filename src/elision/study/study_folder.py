@@ -168,7 +168,7 @@ class StudyFolder:
         try:
             plan = msgspec.json.decode(data, type=StudyPlan)
         except msgspec.DecodeError as error:
-            raise FormatError(f"{self.locate(SETTINGS_FILE)}: is no study of Elision ({error})") from error
+            raise FormatError(f"{self.locate(SETTINGS_FILE)}: is not a study of Elision ({error})") from error
         if plan.format != FORMAT:
             raise FormatError(
                 f"{self.locate(SETTINGS_FILE)}: its format is {plan.format}, and this version reads {FORMAT};"

@@ -274,7 +274,7 @@ def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTabl
     total = figures.format_usd(sum(row["usd"] for row in found))
     yield SummaryTable(
         title="Which strategy costs least, run by run",
-        text=f"With the cheapest for each run, which nobody knows before: {total}.",
+        text=f"With the cheapest for each run, which is unknown beforehand: {total}.",
         headings=("strategy", "runs", "share", "cost of these"),
         rows=tuple(
             (

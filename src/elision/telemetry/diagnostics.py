@@ -126,9 +126,9 @@ class Savings:
 
 #: What changed in a history that does not continue, and how it is meant to be.
 _HISTORIES: Final = {
-    "fork": "these messages leave the history before its end: give each agent a session of its own, and never edit "
+    "fork": "these messages leave the history before its end: give each agent its own session, and never edit "
     "messages that were sent",
-    "replaced": "these messages are another history than the session's: give each task a session of its own",
+    "replaced": "these messages are another history than the session's: give each task its own session",
 }
 
 

@@ -41,21 +41,21 @@ TOKENS_OUT: Final = _make_gauge("agent_context_tokens_out", "tokens", "prompt of
 MASKED: Final = _make_gauge(
     "agent_context_masked_observation_tokens",
     "tokens",
-    "what placeholders take off the prompt of the newest call",
+    "tokens that placeholders remove from the prompt of the newest call",
 )
 FOLDED: Final = _make_gauge(
     "agent_context_folded_observation_tokens",
     "tokens",
-    "what folding of repeated lines takes off the prompt of the newest call",
+    "tokens that folding removes from the prompt of the newest call",
 )
 HIDDEN_OBSERVATIONS: Final = _make_gauge(
     "agent_context_hidden_observation_tokens",
     "tokens",
-    "tool results that the prompt of the newest call leaves out, by placeholders, summaries and folding",
+    "tool results left out of the prompt of the newest call by placeholders, summaries and folding",
 )
 SUMMARY_TOKENS: Final = _make_gauge("agent_context_summary_tokens", "tokens", "size of the live summary; 0 for none")
 SUMMARY_CALLS: Final = _make_counter(
-    "agent_context_summary_calls_total", "1", "summaries asked for, by what came of it", "outcome"
+    "agent_context_summary_calls_total", "1", "summaries requested, by outcome", "outcome"
 )
 COST: Final = _make_gauge(
     "agent_context_estimated_cost_usd",
@@ -71,9 +71,7 @@ PASSES: Final = _make_counter(
     "acted",
     "reason",
 )
-REWRITES: Final = _make_counter(
-    "agent_context_rewrites_total", "1", "epochs that began because something earlier was rewritten", "cause"
-)
+REWRITES: Final = _make_counter("agent_context_rewrites_total", "1", "cache rewrites by cause", "cause")
 RAW_TOKENS: Final = _make_counter(
     "agent_context_raw_tokens_total", "tokens", "prompt tokens of all calls, had nothing been hidden", "model"
 )
@@ -83,13 +81,13 @@ SENT_TOKENS: Final = _make_counter(
 HIDDEN: Final = _make_counter(
     "agent_context_hidden_tokens_total",
     "tokens",
-    "observation and turn tokens at the moment they were hidden, each once",
+    "tokens hidden, counted once, when they are hidden",
     "how",
 )
 FOLDS: Final = _make_counter(
     "agent_context_folds_total",
     "1",
-    "tool results whose repeated lines were folded or named another place, and those shown whole again",
+    "tool results that were folded, changed their reference, or are shown in full again",
     "how",
 )
 BILLS: Final = _make_counter(
@@ -107,33 +105,29 @@ SAVED: Final = Metric(
     meaning="net saving of all sessions against raw: by hiding, with summarizer, recalls and extra cache "
     "writes debited, and by cache breakpoints that clients do not set",
 )
-RECALLS: Final = _make_counter("agent_context_recalls_total", "1", "times that something hidden was read again")
+RECALLS: Final = _make_counter("agent_context_recalls_total", "1", "recalls of hidden results")
 FAULTS: Final = _make_counter(
     "agent_context_faults_total",
     "1",
-    "failures that were passed over; the request went out all the same",
+    "failures that did not stop the request",
     "kind",
     "cause",
 )
-STOPS: Final = _make_counter("agent_context_stops_total", "1", "sessions in which a guard spoke up", "guard")
-PHASES: Final = _make_counter(
-    "agent_context_phase_calls_total", "1", "calls by the phase that their session is in", "phase"
-)
-HISTORIES: Final = _make_counter(
-    "agent_context_histories_total", "1", "calls by how their messages went on from those before", "how"
-)
+STOPS: Final = _make_counter("agent_context_stops_total", "1", "sessions in which a guard reported", "guard")
+PHASES: Final = _make_counter("agent_context_phase_calls_total", "1", "calls by phase of the session", "phase")
+HISTORIES: Final = _make_counter("agent_context_histories_total", "1", "calls by how the history continued", "how")
 PASS_SECONDS: Final = Metric(
     name="agent_context_pass_seconds",
     kind="histogram",
     unit="seconds",
-    meaning="how long a pass took, summarizer included",
+    meaning="duration of a pass, summarizer included",
     buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5, 30, 120),
 )
 SUMMARIZER_SECONDS: Final = Metric(
     name="agent_context_summarizer_seconds",
     kind="histogram",
     unit="seconds",
-    meaning="how long the summarizer took, where it was asked",
+    meaning="duration of the summarizer's calls",
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160),
 )
 

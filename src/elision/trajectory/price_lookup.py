@@ -215,7 +215,7 @@ def _describe_unknown(name: str, parted: _ModelName, row: PriceEntry | None) -> 
 def _list_hints(name: str, parted: _ModelName, row: PriceEntry | None) -> Iterator[str]:
     if row is not None:
         seller = "/".join(parted.hosts)
-        yield f"{parted.undated} is there, but not as sold by {seller!r}: give the bare name if you pay the list price"
+        yield f"{parted.undated} is known, but not as sold by {seller!r}: give the bare name if you pay the list price"
     if close := find_close_models(name):
         yield f"close names: {', '.join(close)}"
     if _load_genai() is None:

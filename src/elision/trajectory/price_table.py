@@ -136,7 +136,7 @@ def parse_price_table(text: str, file: str = FILE) -> PriceTable:
     for fields in document.take_tables("set", "name"):
         prices = _read_set(fields, dated, addresses)
         if prices.name in sets:
-            raise fields.error("name", "another set has it", "give each set a name of its own")
+            raise fields.error("name", "another set has it", "give each set its own name")
         sets[prices.name] = prices
     tokenizers = tuple(_read_tokenizer(fields, addresses) for fields in document.take_tables("tokenizer", "name"))
     document.refuse_rest()
@@ -333,7 +333,7 @@ class _Fields:
         self._known.append(key)
         values = self.values.pop(key, None)
         if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
-            raise self.error(key, f"{values!r} is no list of texts", 'give at least one: ["…"]')
+            raise self.error(key, f"{values!r} is not a list of texts", 'give at least one: ["…"]')
         return tuple(values)
 
     def take_date(self, key: str, *, optional: bool = False) -> Any:
@@ -366,7 +366,7 @@ class _Fields:
         self._known.append(key)
         tables = self.values.pop(key, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            raise self.error(key, f"{tables!r} is no list of tables", f"give `[[{key}]]`")
+            raise self.error(key, f"{tables!r} is not a list of tables", f"give `[[{key}]]`")
         fields = []
         for number, table in enumerate(tables, start=1):
             name = table.get(label, f"number {number}")

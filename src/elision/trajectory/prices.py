@@ -30,7 +30,7 @@ class Rates:
         for name in ("input", "output", "cache_write", "cache_read", "cache_write_1h"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise PriceError(f"{name} price {value!r} is no price; give USD per million tokens, 0 or more")
+                raise PriceError(f"{name} price {value!r} is not a price; give USD per million tokens, 0 or more")
 
     @property
     def read_price(self) -> float:
@@ -259,11 +259,11 @@ def parse_prices(text: str) -> Prices:
         try:
             given[key] = float(value)
         except ValueError:
-            raise PriceError(f"--price: {key}={value!r} is no number; give USD per million tokens") from None
+            raise PriceError(f"--price: {key}={value!r} is not a number; give USD per million tokens") from None
     if "input" not in given or "output" not in given:
         raise PriceError("--price: input and output are needed: input=3,cache_write=3.75,cache_read=0.3,output=15")
     if "cache_write" in given and "cache_read" not in given:
-        raise PriceError("--price: cache_write says nothing without cache_read; give both or neither")
+        raise PriceError("--price: cache_write has no effect without cache_read; give both or neither")
     rates = Rates(
         input=given["input"],
         output=given["output"],

@@ -86,7 +86,7 @@ _ROWS: Final = (
         clashes={"CLAUDE_CODE_USE_BEDROCK": _CLOUD, "CLAUDE_CODE_USE_VERTEX": _CLOUD},
         tried="client",
         version="2.1.330",
-        note="Remote control is off behind another base URL; a window of 1M tokens needs [1m] in the model's name.",
+        note="Remote control is off at another base URL; a window of 1M tokens needs [1m] in the model's name.",
     ),
     Agent(
         name="codex",

@@ -224,6 +224,7 @@ def test_a_long_text_comes_in_slices() -> None:
         piece = asking.get_path(f"{path}?start={len(found)}").json
         assert 0 < len(piece["text"]) <= MAX_TEXT_CHARS
         found += piece["text"]
+        assert piece["end"] == len(found)
     assert found == store.observation(HOSTILE, (2, 1)).text
     assert letters > 1_000_000
 

@@ -144,7 +144,7 @@ def test_notes_name_what_limits_the_figures() -> None:
 def test_a_study_says_what_changed() -> None:
     """Reused, new, gone."""
     found = wording.describe_study(replace(tuning(), study="s.jsonl", reused=40, added=1, gone=2))
-    assert found == "s.jsonl: 40 evaluations reused; 1 run new or changed, replayed anew; 2 runs no longer there."
+    assert found == "s.jsonl: 40 evaluations reused; 1 run new or changed, replayed again; 2 runs no longer there."
     assert wording.describe_study(tuning()) is None
 
 

@@ -1,4 +1,4 @@
-"""Ways to edit a history whose thinking is bound to what stands in front of it, against a check like the provider's."""
+"""Ways to edit a history whose thinking is bound to what precedes it, against a check like the provider's."""
 
 from __future__ import annotations
 

@@ -94,6 +94,7 @@ def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Coll
         "shared": row.shared_calls,
         "task": row.task,
         "api": row.api,
+        "role": row.role,
         "points": row.points,
         "shadow": row.shadow,
         "hint": row.hint,
@@ -170,14 +171,18 @@ def _render_result(hidden: Hidden, turns: Sequence[Turn]) -> dict[str, Any]:
 
 
 def render_observation(observation: Observation, start: int) -> dict[str, Any]:
-    """Render a part of a hidden text, from character `start` on. parts: content that is no text, such as images."""
+    """Render a part of a hidden text, from character `start` on.
+
+    end: where the next part starts, in characters of Python. parts: content that is not text, such as images.
+    """
     text = observation.text
+    part = text[start : start + MAX_TEXT_CHARS]
     return {
         "tool": observation.tool,
         "error": observation.error,
         "letters": len(text),
-        "start": start,
-        "text": text[start : start + MAX_TEXT_CHARS],
+        "end": start + len(part),
+        "text": part,
         "parts": [part.kind for part in observation.content if isinstance(part, Opaque)],
     }
 

@@ -1,7 +1,7 @@
 // The dashboard: polls the gateway's API, and shows what changed without moving what did not.
 import { spark } from "./chart.js";
 import { billedTile, byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
-import { ago, brief, byCaching, change, count, hidingTile, mood, names, plural, tokens, usd, visible } from "./words.js";
+import { ago, brief, byCaching, change, count, hidingTile, mood, names, plural, roles, tokens, usd, visible } from "./words.js";
 
 const API = "/elision/api/";
 /** Milliseconds between two looks: usually, while logs are still being read, and while the gateway does not answer. */
@@ -52,12 +52,13 @@ const headline = (told) => {
   return told.hiding_usd > 1e-6 ? `${did} ${usd(told.hiding_usd)} net of ${usd(everything)} by hiding (${share}).` : "Nothing was saved by hiding yet.";
 };
 const scope = (told) => [
-  told.was ? "" : "Shadow mode: requests were forwarded unchanged. All figures are what would have been.",
+  told.was ? "" : "Shadow mode: requests were forwarded unchanged. All figures are hypothetical.",
   told.calls ? "Compared with sending everything, as a simulated prompt cache would serve it, less summaries, recalls and extra cache writes." : "",
   told.played && told.played === told.reported ? "A played provider answered: nothing was billed." : "",
   byCaching(told) && `In addition, ${byCaching(told)}.`,
   told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, in which hiding would have saved ${usd(told.would.hiding_usd)}.` : "",
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
+  roles(told.roles),
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",
   told.faults ? `${plural(told.faults, "session")} cannot be read.` : "",
   told.unpriced ? `${plural(told.unpriced, "session")} without known prices${told.unpriced_models.length ? ` (${told.unpriced_models.map(visible).join(", ")})` : ""}: priced as Anthropic’s usual model.` : "",
@@ -89,7 +90,7 @@ const updateRow = (item, each, name) => {
   say(find(".saved"), each.read && each.calls ? usd(each.hiding_usd) : "");
   find(".saved").title = "saved by hiding";
   find(".saved").className = `saved ${mood(each.hiding_usd || 0)}`;
-  say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.shadow ? ", shadow" : ""}${each.relation ? `, ${each.relation}` : ""}${each.live ? ", live" : ""}` : "reading …");
+  say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.shadow ? ", shadow" : ""}${each.relation ? `, ${each.relation}` : ""}${each.role === "side" ? ", side call" : ""}${each.live ? ", live" : ""}` : "reading …");
   say(find(".changed"), ago(now() - each.changed));
   say(find(".note"), visible(each.fault ? `cannot be read: ${each.fault}` : each.hint || ""));
   find(".note").className = `note ${each.fault ? "bad" : "warn"}`;
@@ -190,9 +191,9 @@ const slice = async (start) => {
   if (!response.ok) throw new Error(value.error);
   return value;
 };
-const read = async (session, { handle, tool, size, command, text }) => {
-  reading = { id: session, handle, text: "", letters: 0 };
-  const mine = reading;
+const read = (session, { handle, tool, size, command, text }) => {
+  // The text arrives in parts. end: where the next one starts; left: characters to come, unknown at first.
+  reading = { id: session, handle, text: "", end: 0, left: Infinity, arriving: Promise.resolve() };
   say(byId("reader-name"), `${handle} ${brief(tool)}`);
   for (const [part, value] of [["command", command], ["placeholder", text]]) {
     say(byId(`reader-${part}`), visible(value || ""));
@@ -203,34 +204,37 @@ const read = async (session, { handle, tool, size, command, text }) => {
   byId("reader-text").textContent = "";
   byId("reader-more").hidden = true;
   if (!reader.open) reader.showModal();
-  await more(mine, `${tokens(size)} tokens`);
+  show(reading, `${tokens(size)} tokens`);
 };
-const more = async (mine, size) => {
-  try {
-    const value = await slice(mine.text.length);
-    if (mine !== reading) return;
-    mine.text += value.text;
-    mine.letters = value.letters;
-    byId("reader-text").append(visible(value.text));
-    const kept = value.parts.length ? `; ${plural(value.parts.length, "part")} without text (${value.parts.join(", ")})` : "";
-    if (size) say(byId("reader-said"), `${size}, ${plural(value.letters, "character")}${value.error ? ", reported as an error" : ""}${kept}. Control characters appear as signs; Copy gives the original.`);
-    say(byId("reader-state"), value.letters ? "" : "It is empty.");
-  } catch (error) {
-    if (mine === reading) say(byId("reader-state"), visible(`It cannot be read: ${error.message}`));
-  }
-  const left = mine.letters - mine.text.length;
-  byId("reader-more").hidden = left <= 0;
-  say(byId("reader-more"), `Show more: ${plural(left, "character")} left`);
+const part = async (mine, size) => {
+  if (mine !== reading || !mine.left) return;
+  const value = await slice(mine.end);
+  if (mine !== reading) return;
+  mine.text += value.text;
+  mine.end = value.end;
+  mine.left = value.letters - value.end;
+  byId("reader-text").append(visible(value.text));
+  const kept = value.parts.length ? `; ${plural(value.parts.length, "part")} without text (${value.parts.join(", ")})` : "";
+  if (size) say(byId("reader-said"), `${size}, ${plural(value.letters, "character")}${value.error ? ", reported as an error" : ""}${kept}. Control characters appear as symbols; Copy gives the original.`);
+  say(byId("reader-state"), value.letters ? "" : "It is empty.");
+  byId("reader-more").hidden = !mine.left;
+  say(byId("reader-more"), `Show more: ${plural(mine.left, "character")} left`);
 };
+/** Read the next part, after those on their way. Rejects if it cannot be read. */
+const more = (mine, size) => (mine.arriving = mine.arriving.catch(() => {}).then(() => part(mine, size)));
+const show = (mine, size) => more(mine, size).catch((error) => {
+  if (mine === reading) say(byId("reader-state"), visible(`It cannot be read: ${error.message}`));
+});
 const copyAll = async () => {
   const mine = reading;
   say(byId("reader-state"), "Copying …");
   try {
-    while (mine.text.length < mine.letters && mine === reading) await more(mine);
+    while (mine === reading && mine.left) await more(mine);
+    if (mine !== reading) return;
     await copied(mine.text);
-    say(byId("reader-state"), `Copied ${plural(mine.text.length, "character")}.`);
+    say(byId("reader-state"), `Copied ${plural(mine.end, "character")}.`);
   } catch (error) {
-    say(byId("reader-state"), `Not copied: ${error.message}`);
+    say(byId("reader-state"), visible(`Not copied: ${error.message}`));
   }
 };
 /** Browsers offer the clipboard on loopback and over HTTPS; elsewhere the older way. */
@@ -318,7 +322,7 @@ byId("more-sessions").addEventListener("click", () => {
   tick();
 });
 byId("copy").addEventListener("click", copyAll);
-byId("reader-more").addEventListener("click", () => more(reading));
+byId("reader-more").addEventListener("click", () => show(reading));
 reader.addEventListener("close", () => {
   reading = null;
   byId("reader-text").textContent = "";

@@ -81,8 +81,8 @@ def describe_uncertain_cuts(sent: SentSummary) -> Iterator[str]:
     if sent.unclear:
         times = figures.format_plural(sent.unclear, "time")
         yield (
-            f"An agent condensed its history {times} in a way of which the recording does not say what was left:"
-            " as recorded goes on there as if nothing had happened, so it is too high."
+            f"An agent condensed its history {times} in a way that the recording does not describe: as "
+            f"recorded continues there as if nothing had happened, so it is too high."
         )
 
 
@@ -101,7 +101,7 @@ def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | No
     missing = "; ".join(list_missing_bills(sent))
     if not sent.billed_runs or billed is None or recorded is None:
         if sent.silent_runs == sent.runs:
-            return "As billed: no recording holds usage, so what was sent is priced by our count of tokens."
+            return "As billed: no recording has usage, so what was sent is priced by our count of tokens."
         return f"As billed: unknown ({missing}), so what was sent is priced by our count of tokens."
     text = f"As billed: {figures.format_usd(billed)} by the providers' own usage"
     if sent.billed_runs < sent.runs:
@@ -133,7 +133,7 @@ def describe_mixture(sent: SentSummary) -> Iterator[str]:
     runs = f"Mixed models in {figures.format_plural(sent.mixed_runs, 'run')}"
     if sent.other_calls:
         calls = figures.format_plural(sent.other_calls, "call")
-        yield f"{runs}: {calls} of other models stand in every row as they were billed."
+        yield f"{runs}: {calls} of other models appear in every row as billed."
     if sent.blended_calls:
         calls = figures.format_plural(sent.blended_calls, "call")
-        yield f"{runs}: {calls} of other models, of which no bill holds here, are priced as the others of their run."
+        yield f"{runs}: {calls} of other models, without a bill, are priced like the others of their run."

@@ -102,7 +102,9 @@ def write_verdict(tuning: Tuning) -> str:
     facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
     if tuning.best.text == tuning.baseline.text:
         return f"{runs} the default costs {figures.format_usd(best.usd)} ({_format_change(best)} vs recorded)."
-    outcome = "It holds." if tuning.is_confirmed() else "It does not hold: keep the default, or give more runs."
+    outcome = (
+        "It holds." if tuning.is_confirmed() else "The choice is not confirmed: keep the default, or give more runs."
+    )
     few = " So few runs prove little." if len(tuning.judge_runs) < FEW_RUNS else ""
     return f"{runs} it costs {costs} ({change}); {facts}. {outcome}{few}"
 
@@ -177,7 +179,7 @@ def describe_study(tuning: Tuning) -> str | None:
     text = f"{neutralize_text(tuning.study)}: {figures.format_plural(tuning.reused, 'evaluation')} reused"
     changes = []
     if tuning.added:
-        changes.append(f"{figures.format_plural(tuning.added, 'run')} new or changed, replayed anew")
+        changes.append(f"{figures.format_plural(tuning.added, 'run')} new or changed, replayed again")
     if tuning.gone:
         changes.append(f"{figures.format_plural(tuning.gone, 'run')} no longer there")
     return "; ".join([text, *changes]) + "."
@@ -266,7 +268,7 @@ def list_notes(tuning: Tuning) -> list[str]:
         )
     if any(point.fit.summaries for point in tuning.points):
         notes.append(
-            "Summaries are made without a model, and billed as the model call that they stand for. "
+            "No model writes the summaries; they are priced like a real summary call. "
             + _describe_summary_effects(tuning)
         )
     if tuning.unfit:

@@ -343,7 +343,7 @@ def list_notes(study: Study) -> list[str]:
         listed.append(_describe_summary_effects(study))
     elif any(row.summaries for row in study.totals):
         listed.append(
-            "Summaries are made without a model, and billed as the model call that they stand for."
+            "No model writes the summaries; they are priced like a real summary call."
             f" {_describe_summary_effects(study)}"
         )
     if study.look_back and any(row.hindsight_usd is not None for row in study.rows):
@@ -396,10 +396,8 @@ def explain_missing_hindsight(study: Study) -> str | None:
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     if study.summarizer is not None:
-        return (
-            "– under × hindsight: none is computed where a model writes summaries, since nobody knows their length"
-            f" before; nor for {_WITHOUT_HINDSIGHT}."
-        )
+        return "– under × hindsight: it is not computed if a model writes summaries, because their length "
+        "is unknown before; nor for {_WITHOUT_HINDSIGHT}."
     return f"– under × hindsight: none is computed for {_WITHOUT_HINDSIGHT}; then the sum has none."
 
 
@@ -462,7 +460,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
 )
 
 CONTROLS = (
-    "Noise: the share of a run's facts that tool results of other runs hold as well, by chance or because they belong"
+    "Noise: the share of a run's facts that tool results of other runs contain as well, by chance or "
+    "because they belong"
     " to the format; filtered leaves those out. Floor: facts still visible under plain masking at the window of the"
     " recording; what it lacks to 100 % are false alarms."
 )

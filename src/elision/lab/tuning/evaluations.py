@@ -156,7 +156,7 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     except (ValueError, AttributeError):
         ours = False
     if not ours:
-        raise OutputError(f"--study {path}: is there already and is no study of elision tune; name another file")
+        raise OutputError(f"--study {path}: already exists and is not a study of elision tune; name another file")
     if len(whole) < len(content):
         with _name_file_in_errors(path), path.open("r+b") as file:
             file.truncate(len(whole))

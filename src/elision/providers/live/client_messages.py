@@ -61,7 +61,7 @@ def read_client_message(value: Any, index: int, dialect: LiveDialect) -> Json:
     found = convert_to_json(value)
     if not isinstance(found, dict):
         raise DialectError(
-            f"messages[{index}] is no message but {type(value).__name__}: give dicts or the provider's own objects"
+            f"messages[{index}] is not a message but {type(value).__name__}: give dicts or the provider's own objects"
         )
     if foreign := describe_foreign(found, dialect.content_field):
         raise DialectError(f"messages[{index}] is {foreign}")

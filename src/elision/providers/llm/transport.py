@@ -40,7 +40,7 @@ class Transport:
     def __init__(self, url: str, headers: Mapping[str, str], *, proxy: str = "", largest: int = LARGEST) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SpecError(f"{url!r} is no base URL; give one like https://api.openai.com/v1")
+            raise SpecError(f"{url!r} is not a base URL; give one like https://api.openai.com/v1")
         self.url = url
         self.largest = largest
         self._secrets: list[str] = []
@@ -115,5 +115,5 @@ def _make_pool(proxy: str) -> PoolManager:
 def _parse_json(text: str) -> Mapping[str, Any] | EndpointFault:
     value = parse_object(text)
     if value is None:
-        return EndpointFault(cause="malformed", reason=f"the answer is no JSON object; it begins with {text[:60]!r}")
+        return EndpointFault(cause="malformed", reason=f"the answer is not a JSON object; it begins with {text[:60]!r}")
     return value

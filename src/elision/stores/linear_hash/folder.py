@@ -311,7 +311,7 @@ class WriterLock:
     def check(self) -> None:
         """Raises ConflictError in a forked child, which shares the lock and must not write."""
         if os.getpid() != self._owner:
-            raise ConflictError(f"the store was opened by process {self._owner} before it forked; open it anew")
+            raise ConflictError(f"the store was opened by process {self._owner} before it forked; open it again")
 
     def close(self) -> None:
         self._file.close()

@@ -303,7 +303,7 @@ class Writer:
         try:
             self._open_log()
         except ElisionError as again:
-            self._broken = f"the store failed ({error}) and could not be opened again ({again}); open it anew"
+            self._broken = f"the store failed ({error}) and could not be opened again ({again}); open it again"
 
     def _check_ready(self) -> None:
         if self._broken:

@@ -46,18 +46,18 @@ _TRIES = 6
 #: https://www.postgresql.org/docs/current/errcodes-appendix.html
 _HINTS = {
     "08": "see that the server runs and can be reached",
-    "22": "the server cannot hold this value",
+    "22": "the server cannot store this value",
     "23505": "rows are there that the session's own row does not count",
     "25006": "the server takes no writes (a standby?); name the primary, or add target_session_attrs=read-write",
     "28": "see the user and the password (PGPASSWORD, ~/.pgpass), and the server's pg_hba.conf",
-    "3D000": "make the database (createdb), or name one that is there",
+    "3D000": "make the database (createdb), or name an existing one",
     "40": "other writers were in the way each time; try again",
-    "42501": "grant the user what it lacks (docs/guides/postgres.md), or name a schema of its own: ?schema=NAME",
+    "42501": "grant the user what it lacks (docs/guides/postgres.md), or name its own schema: ?schema=NAME",
     "53100": "the server's disk is full; free space there: what was acknowledged is safe",
     "53200": "the server is out of memory; try again when it has some",
     "53300": "the server has no connection left; lower ?pool= or raise its max_connections",
-    "54": "what was given is larger than the server can hold",
-    "55P03": "another writer or a maintenance command holds the session; try again",
+    "54": "what was given is larger than the server can store",
+    "55P03": "another writer or a maintenance command has locked the session; try again",
     "57014": "it took longer than ?timeout= allows; try again, or allow more",
     "57P": "the server is going down or coming up; try again",
     "58": "the server's disk or files fail; see the server's log",
@@ -264,7 +264,7 @@ class PostgresDatabase:
         if fsync != "on" and not self.address.allows_unsafe:
             raise StoreError(
                 f"{self.name}: the server runs with fsync = off and may lose what it acknowledged; turn it on, or add "
-                "?fsync=off to the URL where that does not matter"
+                "?fsync=off to the URL if that does not matter"
             )
 
     def _translate_errors(self, work: Callable[[], T]) -> T:

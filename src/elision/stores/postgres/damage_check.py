@@ -26,7 +26,7 @@ def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[S
         yield Finding(place="server", what="it runs with fsync = off and may lose what it acknowledged")
     for name, *_ in _read_rows(database, "sessions", since=float("-inf")):
         if not is_escaped_name(name):
-            yield Finding(place="agent_context_sessions", what=f"{name!r} is no session's name", lost=True)
+            yield Finding(place="agent_context_sessions", what=f"{name!r} is not a session name", lost=True)
     for info in sessions:
         yield from _check_log(database, packer, info)
     for session, records, turns in _read_rows(database, "check_strays"):
@@ -72,7 +72,7 @@ def _check_texts(database: PostgresDatabase, packer: Packer) -> Iterator[Finding
             what = ""
             try:
                 if hash_text(packer.decompress(packed)) != address:
-                    what = "it is another text than its address says"
+                    what = "its text does not match its address"
             except CorruptError as error:
                 what = str(error)
             if what:
