@@ -37,9 +37,15 @@ def reference() -> str:
     commands = dict(_list_commands("elision", group))
     uses = Counter(_describe(item) for command in commands.values() for item in _list_options(command))
     shared = [line for line, count in uses.items() if count >= SHARED]
-    everywhere = {line for line, count in uses.items() if count == len(commands)} | {"- `--help-all`: Show every option."}
+    everywhere = {line for line, count in uses.items() if count == len(commands)} | {
+        "- `--help-all`: Show every option."
+    }
     sections = [_command(name, command, shared, everywhere) for name, command in commands.items()]
-    general = ["Every command has these, and `--help-all` if `--help` leaves out some options:", "", *sorted(everywhere)]
+    general = [
+        "Every command has these, and `--help-all` if `--help` leaves out some options:",
+        "",
+        *sorted(everywhere),
+    ]
     several = ["Several commands have these:", "", *(line for line in shared if line not in everywhere)]
     return "\n".join([_INTRODUCTION, "## Shared options", "", *general, "", *several, "", *sections])
 

@@ -117,7 +117,7 @@ def test_what_there_is_instead(url: str, handle: str, said: str) -> None:
     ("arguments", "said"),
     [
         (["main"], "give a handle"),
-        (["main", "t1.1", "--search", "x"], "--search looks through the whole session"),
+        (["main", "t1.1", "--search", "x"], "--search searches the whole session"),
         (["main", "t1.1", "--head", "3", "--lines", "1-2"], "--lines and --head contradict each other"),
     ],
 )

@@ -152,7 +152,7 @@ def test_print(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_cannot_be_offered() -> None:
     """`--mcp` is refused with a sentence where it could show nothing, or the wrong sessions."""
     for arguments, said in (
-        (("--mcp", "--print", "claude"), "which --print has not"),
+        (("--mcp", "--print", "claude"), "which --print does not start"),
         (("--mcp", "--gateway", "http://127.0.0.1:9", "--", sys.executable), "--mcp to none"),
         (("--mcp", "--", sys.executable, "-c", ""), "takes no server by flag or variable"),
         (("--mcp", "--store", "memory:", "--", sys.executable, "-c", ""), "no other process reads a store in memory"),
@@ -188,4 +188,4 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         "elision: --gateway http://127.0.0.1:9: no gateway answers there; start one with `elision serve`\n"
     )
     both = run_elision("wrap", "--gateway", "http://127.0.0.1:9", "--shadow", "--", sys.executable)
-    assert "has settings of its own" in both.stderr
+    assert "has its own settings" in both.stderr
