@@ -172,10 +172,10 @@ def test_bad_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--store" in done.stderr
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:notaport/v1")
     done = run_elision("wrap", "--store", "memory:", "--", sys.executable, "-c", "")
-    assert done.stderr == "elision: OPENAI_BASE_URL holds no http or https address; mend or unset it\n"
+    assert done.stderr == "elision: OPENAI_BASE_URL is not an http or https address; fix or unset it\n"
     asked = run_elision("wrap", "--gateway", "http://[::1", "--", sys.executable)
     assert "no gateway answers there" in asked.stderr
-    assert "mend or unset OPENAI_BASE_URL" in run_elision("doctor").stdout
+    assert "fix or unset OPENAI_BASE_URL" in run_elision("doctor").stdout
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
