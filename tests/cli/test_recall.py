@@ -96,7 +96,7 @@ def test_search(url: str) -> None:
     assert lines[0].startswith("t3.1  look  ")
     many = printed("main", "--search", "checks row", "--store", url).splitlines()
     assert [line.split()[0] for line in many] == [f"t{turn}.1" for turn in range(7, 0, -1)]
-    assert "stands nowhere" in refused(UnknownHandle, "main", "--search", "unicorn", "--store", url)
+    assert "does not occur" in refused(UnknownHandle, "main", "--search", "unicorn", "--store", url)
 
 
 @pytest.mark.parametrize(
