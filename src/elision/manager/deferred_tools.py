@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.manager.known_tools import KnownTools, read_tools
-from elision.manager.outgoing_request import IncomingRequest, OutgoingRequest
+from elision.manager.outgoing_request import IncomingRequest
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.provider import Provider
 from elision.providers.shared.capabilities import Capabilities
@@ -75,7 +75,7 @@ def choose_deferral(request: IncomingRequest, model: Capabilities, provider: Pro
     tools = read_tools(request.tools).json
     if not all(isinstance(tool, dict) for tool in tools):
         return "a tool is no JSON object"
-    if any(_searches_tools(tool) for tool in tools):
+    if any(each.get("defer_loading") is True or text_in(each.get("type")).startswith("tool_search") for each in tools):
         return "the client defers tools itself"
     choice = read_tool_choice(request.body_fields)
     if choice not in _FREE_CHOICES:
@@ -123,10 +123,6 @@ def read_tool_choice(fields: Mapping[str, Any]) -> str:
     return text_in(choice) or text_in(mapping_in(choice).get("type")) or "unknown"
 
 
-def _searches_tools(tool: Json) -> bool:
-    return tool.get("defer_loading") is True or text_in(tool.get("type")).startswith("tool_search")
-
-
 #: By the identity of the client's tools and what is deferred of them.
 _known: dict[tuple[int, Deferral, str], SentTools] = {}
 
@@ -147,7 +143,10 @@ def _arrange(given: KnownTools, deferral: Deferral, provider: Provider) -> SentT
     names = frozenset(deferral.tools)
     if deferral.form == "outline":
         added = (provider.render_tool(FIND_TOOL_DEFINITION),)
-        outlined = [map_definitions(tool, lambda each: _outline_named(each, names)) for tool in given.json]
+        outlined = [
+            map_definitions(tool, lambda each: make_outline(each) if each.get("name") in names else each)
+            for tool in given.json
+        ]
         sent = [*outlined, *added]
         return SentTools(given=given, tools=sent, added=added, counted=sent)
     assert provider.search_tool is not None
@@ -162,10 +161,6 @@ def _arrange(given: KnownTools, deferral: Deferral, provider: Provider) -> SentT
             tools.append(tool)
             counted.append(tool)
     return SentTools(given=given, tools=_move_mark([search, *tools]), added=(), counted=counted)
-
-
-def _outline_named(definition: Json, names: frozenset[str]) -> Json:
-    return make_outline(definition) if definition.get("name") in names else definition
 
 
 def _move_mark(tools: list[Any]) -> list[Any]:
@@ -197,11 +192,6 @@ def is_deferred_in(request: IncomingRequest, deferral: Deferral, model: Capabili
     return model.searches_tools and provider.search_tool is not None and choice in _FREE_CHOICES | _OFF
 
 
-def defer_tools(sent: OutgoingRequest, arranged: SentTools) -> OutgoingRequest:
-    """Return `sent` with the tools of its session in place of the client's."""
-    return replace(sent, tools=arranged.tools, added_tools=arranged.added, defers_tools=True)
-
-
 def describe_deferral(deferral: Deferral) -> str:
     """Return the note of the call with which a session begins to defer; "" where it defers nothing."""
     if not deferral.tools:
@@ -227,10 +217,7 @@ def find_definitions(tools: Sequence[Json], query: str) -> str:
 
 def _score(definition: Json, wanted: set[str]) -> int:
     """Return how many of the words a definition has; those in its name count three times."""
-    name, *others = (set(_list_lower(text)) for text in list_words(definition))
-    return 3 * len(wanted & name) + len(wanted & set().union(*others))
-
-
-def _list_lower(text: str) -> Iterator[str]:
     # A name such as getUserData or get_user-data is three words.
-    yield from _WORD.findall(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower().replace("_", " "))
+    texts = (re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", text).lower() for text in list_words(definition))
+    name, *others = (set(_WORD.findall(text)) for text in texts)
+    return 3 * len(wanted & name) + len(wanted & set().union(*others))

@@ -67,7 +67,6 @@ from elision.providers.live.pieces import LiveDialect
 from elision.providers.provider import Provider
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.capabilities import Capabilities, find_capabilities
-from elision.providers.shared.json_reading import Json
 from elision.trajectory.events import Deferral
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Head, Turn
@@ -135,8 +134,8 @@ class HistoryFollower:
         self._is_dialect_settled = False
         #: What is to be said of a session that begins now.
         self._deferral_note = ""
-        #: The client's tools of the newest request, as JSON, where their definitions are left out of it.
-        self.deferred_definitions: tuple[Json, ...] = ()
+        #: The tools of the newest request as they are sent, where that is not as the client gave them.
+        self.arranged: SentTools | None = None
         #: The API whose tool definitions the last request had; None if it had none.
         self._tools_provider: Provider | None = None
 
@@ -481,19 +480,6 @@ class HistoryFollower:
         self._deferral_note = f'tools="defer" changes nothing: {found}'
         return NO_DEFERRAL
 
-    def arrange_tools(self, branch: SessionBranch, call: IncomingCall) -> SentTools | None:
-        """Return the tools of `call` as its session sends them; None where they are the client's own."""
-        deferral = branch.log.state.deferral
-        if not deferral.tools or self.options.shadow:
-            return None
-        provider = find_provider(call.dialect.name)
-        if not is_deferred_in(call.request, deferral, call.capabilities, provider):
-            self.notes.append(NOTE_WHOLE_TOOLS)
-            return None
-        arranged = arrange_tools(call.request.tools, deferral, provider)
-        self.deferred_definitions = arranged.given.json
-        return arranged
-
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.
 
@@ -576,8 +562,15 @@ class HistoryFollower:
         pin = self._is_pinned if self.options.advanced.pin else None
         state = branch.log.state
         before = state.head
-        arranged = self.arrange_tools(branch, call)
-        tools = call.request.tools if arranged is None else arranged.counted
+        tools = call.request.tools
+        self.arranged = None
+        if state.deferral.tools and not self.options.shadow:
+            provider = find_provider(call.dialect.name)
+            if is_deferred_in(call.request, state.deferral, call.capabilities, provider):
+                self.arranged = arrange_tools(tools, state.deferral, provider)
+                tools = self.arranged.counted
+            else:
+                self.notes.append(NOTE_WHOLE_TOOLS)
         ingest_turns(branch, first, call.request.system, tools, pin)
         if before is not state.head and branch.log.newest_call is not None:
             self._note_head_change(before, branch)

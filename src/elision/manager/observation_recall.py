@@ -27,7 +27,8 @@ def answer_tool_call(opened: OpenedSession, name: str, arguments: str | Mapping[
         values = recall_definitions.parse_arguments(arguments)
         if name == FIND_TOOL:
             query = recall_definitions.read_text_argument(values, "query")
-            text = find_definitions(opened.preparer.follower.deferred_definitions, query)
+            arranged = opened.preparer.follower.arranged
+            text = find_definitions(arranged.given.json if arranged else (), query)
         elif name == SEARCH_TOOL:
             query = recall_definitions.read_text_argument(values, "query")
             hits = yield from search_history(opened, query, limit=20)
