@@ -110,8 +110,8 @@ def test_the_list_says_what_the_command_says(words: tuple[str, ...]) -> None:
 def test_every_command_has_json_and_quiet(words: tuple[str, ...]) -> None:
     """The same two options, with the same help."""
     options = {each.opts[0]: each for each in find_command(*words).params if isinstance(each, click.Option)}
-    assert options["--json"].help == "Print one JSON object (elision/1) on standard output, no text."
-    assert options["--quiet"].help == "No progress and no notes: the result and errors only."
+    assert options["--json"].help == "Print one JSON object (elision/1) instead of text."
+    assert options["--quiet"].help == "Print only the result and errors."
 
 
 @pytest.mark.parametrize("words", [*LEAVES, ("lab",)], ids=" ".join)

@@ -37,5 +37,5 @@ def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.returncode == 0
     report = json.loads(done.stdout)
     assert (report["schema"], report["command"]) == ("elision/1", "doctor")
-    assert {"subject", "status", "message", "mend"} == set(report["findings"][0])
+    assert {"subject", "status", "message", "fix"} == set(report["findings"][0])
     assert [each["subject"] for each in report["findings"]][:3] == ["elision", "extras", "gateway"]

@@ -58,10 +58,10 @@ CASES = {
     "mixed models": (
         _mix_models,
         "as recorded (mixed models)",
-        "2 calls of other models stand in every row as they were billed",
+        "2 calls of other models appear in every row as billed",
     ),
     "cuts by the bill": (_clear, "as recorded (cuts by the bill)", "in a way that the recording does not describe"),
-    "at most": (_clear_unseen, "as recorded (no usage, at most)", "does not say what was left"),
+    "at most": (_clear_unseen, "as recorded (no usage, at most)", "does not describe"),
 }
 
 

@@ -82,7 +82,7 @@ def test_search(url: str) -> None:
     assert lines[0].startswith("t3.1  look  ")
     many = printed("main", "--search", "checks row", "--store", url).splitlines()
     assert [line.split()[0] for line in many] == [f"t{turn}.1" for turn in range(7, 0, -1)]
-    assert "stands nowhere" in refused(UnknownHandle, "main", "--search", "unicorn", "--store", url)
+    assert "does not occur" in refused(UnknownHandle, "main", "--search", "unicorn", "--store", url)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_what_there_is_instead(url: str, handle: str, said: str) -> None:
     ("arguments", "said"),
     [
         (["main"], "give a handle"),
-        (["main", "t1.1", "--search", "x"], "--search looks through the whole session"),
+        (["main", "t1.1", "--search", "x"], "--search searches the whole session"),
         (["main", "t1.1", "--head", "3", "--lines", "1-2"], "--lines and --head contradict each other"),
     ],
 )

@@ -154,7 +154,7 @@ def test_shadow_mode(tmp_path: Path) -> None:
         [False, True],
         [True, False],
     )
-    assert "requests went out as they came, and the figures are what would have been" in " ".join(text.split())
+    assert "requests were sent unchanged, and the figures are hypothetical" in " ".join(text.split())
 
 
 def test_standing_still(tmp_path: Path) -> None:
@@ -206,9 +206,9 @@ def test_a_log_that_is_none(tmp_path: Path) -> None:
     store.append("bad", [RequestSent(call=1, at=None, model="", tokens=3)], after=0, at=2e9)
     store.close()
     text = printed("--store", stored.url(tmp_path))
-    assert "bad cannot be read: session 'bad': its log is no session's" in text
+    assert "bad cannot be read: session 'bad': its log is not a session's" in text
     assert "good" in text
-    assert "no session's" in rows(printed("--store", stored.url(tmp_path), "--json"))["bad"]["fault"]
+    assert "not a session's" in rows(printed("--store", stored.url(tmp_path), "--json"))["bad"]["fault"]
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])

@@ -214,7 +214,7 @@ def test_no_call_yet(tmp_path: Path) -> None:
 def test_shadow_mode(tmp_path: Path) -> None:
     """Of a session whose requests went out as they came it is said that its figures are hypothetical."""
     stored.played(tmp_path, "s", 5, shadow=True)
-    assert "shadow requests went out as they came; all of this is what would have been" in words(
+    assert "shadow requests were sent unchanged; all of this is hypothetical" in words(
         printed("s", "--store", stored.url(tmp_path))
     )
 

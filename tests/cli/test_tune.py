@@ -81,7 +81,7 @@ def test_a_settings_file_is_not_overwritten(runs: Path, tmp_path: Path) -> None:
     """Unless --force says so; the error comes before the work."""
     out = tmp_path / "elision.toml"
     out.write_text('model = "gpt-5"\n')
-    with pytest.raises(OutputError, match=r"--out .*elision\.toml: is there already; --force replaces it"):
+    with pytest.raises(OutputError, match=r"--out .*elision\.toml: already exists; use --force"):
         _tune(runs, *SMALL, "--out", out)
     assert out.read_text() == 'model = "gpt-5"\n'
     _tune(runs, *SMALL, "--out", out, "--force")

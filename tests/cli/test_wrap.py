@@ -155,7 +155,7 @@ def test_print(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_server_that_cannot_be_offered() -> None:
     """`--mcp` is refused with a sentence where it could show nothing, or the wrong sessions."""
     for arguments, said in (
-        (("--mcp", "--print", "claude"), "which --print has not"),
+        (("--mcp", "--print", "claude"), "which --print does not start"),
         (("--mcp", "--gateway", "http://127.0.0.1:9", "--", sys.executable), "--mcp to none"),
         (("--mcp", "--", sys.executable, "-c", ""), "takes no server by flag or variable"),
         (("--mcp", "--store", "memory:", "--", sys.executable, "-c", ""), "no other process reads a store in memory"),
@@ -175,10 +175,10 @@ def test_bad_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--store" in done.stderr
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:notaport/v1")
     done = run_elision("wrap", "--store", "memory:", "--", sys.executable, "-c", "")
-    assert done.stderr == "elision: OPENAI_BASE_URL holds no http or https address; mend or unset it\n"
+    assert done.stderr == "elision: OPENAI_BASE_URL is not an http or https address; fix or unset it\n"
     asked = run_elision("wrap", "--gateway", "http://[::1", "--", sys.executable)
     assert "no gateway answers there" in asked.stderr
-    assert "mend or unset OPENAI_BASE_URL" in run_elision("doctor").stdout
+    assert "fix or unset OPENAI_BASE_URL" in run_elision("doctor").stdout
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,4 +191,4 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         "elision: --gateway http://127.0.0.1:9: no gateway answers there; start one with `elision serve`\n"
     )
     both = run_elision("wrap", "--gateway", "http://127.0.0.1:9", "--shadow", "--", sys.executable)
-    assert "has settings of its own" in both.stderr
+    assert "has its own settings" in both.stderr

@@ -574,7 +574,7 @@ def test_unlike_anything(tmp_path: Path) -> None:
     (tmp_path / "elision.toml").unlink()
     with pytest.raises(SettingError, match="AGENT_CONTEXT_ZZZ: no such setting; there are: AGENT_CONTEXT_STRATEGY, "):
         load_settings({"AGENT_CONTEXT_ZZZ": "1"}, tmp_path)
-    with pytest.raises(SettingError, match="read by the provider's own client"):
+    with pytest.raises(SettingError, match="the provider's own client reads them"):
         load_settings({"AGENT_CONTEXT_OPENAI_API_KEY": "sk-x"}, tmp_path)
     assert "variables are written in capitals" in refused(tmp_path, max_turns="1")
 

@@ -39,7 +39,10 @@ SOURCE = ROOT / "src" / "elision"
 GENERATED = {"reference/cli.md", "reference/metrics.md"}
 MOST_PAGES, MOST_WORDS = 45, 45_000
 NOT_ENGLISH = re.compile(
-    r"(?i)\b(beside|mend(?:s|ed)?|for whom|whoever|what it hid|told|said|the same from the bytes|goes on with)\b"
+    r"(?i)\b(beside|mend(?:s|ed)?|for whom|whoever|what it hid|told|said|the same from the bytes|goes? on|anew"
+    r"|stands? (?:for|in front|behind|nowhere)|as (?:it|they) (?:came|comes?|stands?)|go(?:es)? out"
+    r"|of (?:its|their) own|by itself|what came of|in force|passed over|of which nothing"
+    r"|nothing says|speaks? up|spoke up)\b"
 )
 NOT_REWRITTEN = {"reference/cli.md"}
 

@@ -93,7 +93,7 @@ def test_halves_of_surrogate_pairs_are_replaced() -> None:
         (b'{"a": [1,\n 2', "f:2:3:", "cut off"),
         (b'{"a": "unfinished', "f:1:7:", "cut off"),
         (b'{"a": 1}\n{"a": 2}', "f:2:1:", "JSON lines"),
-        (b'{"a" 1, "b": 2}', "f:1:6:", "mend it there"),
+        (b'{"a" 1, "b": 2}', "f:1:6:", "fix it there"),
         (b'{"a":\n"\xe4"}', "f:2:2:", "UTF-8"),
         (b"[" * 100_000, "f:", "nested too deeply"),
     ],

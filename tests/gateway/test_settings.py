@@ -102,7 +102,7 @@ def test_names_that_do_not_exist(tmp_path: Path) -> None:
         ("UPSTREAM_OPENAI", "https://me:hunter2@host/v1", "without a user"),
         ("MEMORY_BYTES", "10XB", "such as 64MiB"),
         ("AT_LIMIT", "stop", "hint, refuse"),
-        ("MAX_READ_BYTES", "1GiB", "lower the one, or raise the other"),
+        ("MAX_READ_BYTES", "1GiB", "lower the first, or raise the second"),
     ],
 )
 def test_values_that_are_none(tmp_path: Path, name: str, value: str, mend: str) -> None:

@@ -225,7 +225,7 @@ def test_nobody_comes_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Where none ever serves it is the end, after a few tries."""
     monkeypatch.setattr(supervisor, "PAUSE_SECONDS", 0.0)
     stage = Stage(tmp_path, *[Played.die] * 9)
-    with pytest.raises(ElisionError, match="no worker comes up"):
+    with pytest.raises(ElisionError, match="no worker starts"):
         stage.run(1)
     assert len(stage.started) == supervisor.MAX_EARLY_DEATHS + 1
 

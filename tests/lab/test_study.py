@@ -211,5 +211,5 @@ def test_nothing_saved_has_no_allowance() -> None:
 @pytest.mark.parametrize("strategy", ["raw(budget=4000)", "raw(fold=true, budget=4000)"])
 def test_a_budget_that_would_not_hold_is_refused(strategy: str) -> None:
     """A strategy that hides nothing sends any length, so a budget for it is a mistake."""
-    with pytest.raises(SpecError, match="hides nothing, so no budget holds"):
+    with pytest.raises(SpecError, match="hides nothing, so a budget has no effect"):
         parse_candidates([strategy])

@@ -274,7 +274,7 @@ def recall(opened: Open, handle: str) -> None:
     context.session.recall(handle)
 
 
-refused("recalls_by_the_calls_id", "they look like t12.1", lambda o: recall(o, "c1"))
+refused("recalls_by_the_calls_id", "handles look like t12.1", lambda o: recall(o, "c1"))
 refused("recalls_a_turn_that_is_not_there", "keeps nothing under t99.1", lambda o: recall(o, "t99.1"))
 refused("recalls_a_result_that_is_not_there", "has 1 results, not 7", lambda o: recall(o, "t1.7"))
 refused("recalls_from_an_empty_session", "has no turns yet", lambda o: o().session.recall("t1.1"))

@@ -302,7 +302,7 @@ def test_a_held_session_says_so() -> None:
     with shared_server().connect_as_admin() as connection, connection.transaction():
         schema = store._database.address.schema
         connection.execute(f"update {schema}.agent_context_sessions set changed = changed")  # type: ignore[arg-type]
-        with pytest.raises(StoreError, match=r"holds the session|timeout="):
+        with pytest.raises(StoreError, match=r"has locked the session|timeout="):
             store.append("s", (add_turn(2),), after=1, at=1.0)
     assert read_log(store) == [add_turn(1)]
     assert store.append("s", (add_turn(2),), after=1, at=1.0) == 2

@@ -48,8 +48,8 @@ def test_a_bare_machine(tmp_path: Path) -> None:
     """Nothing is wrong where nothing is set; the way on is named, and no file is made."""
     findings = collect_findings(make_settings(tmp_path), make_environ(tmp_path))
     assert {each.status for each in findings} == {"ok", "note"}
-    assert find(findings, "gateway").mend == "elision serve; elision wrap AGENT needs none"
-    assert find(findings, "agents").mend == "elision wrap -- COMMAND"
+    assert find(findings, "gateway").fix == "elision serve; elision wrap AGENT needs none"
+    assert find(findings, "agents").fix == "elision wrap -- COMMAND"
     assert find(findings, "sessions").message.endswith("agent.db: not there; the first request makes it")
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
@@ -63,7 +63,7 @@ def test_an_agent_that_reaches_the_gateway(gateway: GatewayThread, tmp_path: Pat
     assert find(findings, "ANTHROPIC_BASE_URL").status == "ok"
     assert find(findings, "claude").message == "found; its requests go to the gateway"
     bare = find(collect_findings(settings, make_environ(tmp_path, "claude")), "claude")
-    assert (bare.status, bare.mend) == ("note", "elision wrap claude")
+    assert (bare.status, bare.fix) == ("note", "elision wrap claude")
 
 
 def test_what_cannot_work(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_what_cannot_work(tmp_path: Path) -> None:
     environ = make_environ(tmp_path, "claude", OPENAI_BASE_URL="http://127.0.0.1:9/v1", CLAUDE_CODE_USE_BEDROCK="1")
     findings = collect_findings(make_settings(tmp_path), environ)
     assert {each.subject for each in findings if each.status == "failed"} == {"OPENAI_BASE_URL", "claude"}
-    assert find(findings, "OPENAI_BASE_URL").mend == "elision serve at that port, or unset OPENAI_BASE_URL"
-    assert find(findings, "claude").mend == "unset CLAUDE_CODE_USE_BEDROCK"
+    assert find(findings, "OPENAI_BASE_URL").fix == "elision serve at that port, or unset OPENAI_BASE_URL"
+    assert find(findings, "claude").fix == "unset CLAUDE_CODE_USE_BEDROCK"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_agents_that_need_something(tmp_path: Path) -> None:
     findings = collect_findings(make_settings(tmp_path), make_environ(tmp_path, "codex", "cursor", "qwen"))
     assert find(findings, "codex").message == "found; to be wrapped it needs OPENAI_API_KEY"
     assert find(findings, "qwen").message == "found; to be wrapped it needs OPENAI_API_KEY and OPENAI_MODEL"
-    assert "cannot reach a gateway" in find(findings, "cursor").mend
+    assert "cannot reach a gateway" in find(findings, "cursor").fix
 
 
 def test_no_value_is_shown(tmp_path: Path) -> None:

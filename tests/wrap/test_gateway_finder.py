@@ -17,7 +17,7 @@ def test_what_is_no_address(url: str) -> None:
     assert not is_address(url)
     assert not is_gateway(url)
     assert find_gateway_in_use({"OPENAI_BASE_URL": url}) is None
-    with pytest.raises(ElisionError, match=r"^OPENAI_BASE_URL holds no http or https address; mend or unset it$"):
+    with pytest.raises(ElisionError, match=r"^OPENAI_BASE_URL is not an http or https address; fix or unset it$"):
         read_upstreams(load_settings({}), {"OPENAI_BASE_URL": url})
 
 

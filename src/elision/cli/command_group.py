@@ -74,7 +74,7 @@ SUBCOMMANDS: Final[Mapping[str, Mapping[str, Entry]]] = {
     "sessions": {
         "show": Entry(
             "show:show",
-            "Show what was hidden in a session, when and why, and what it saved; with --call, one request.",
+            "Show what was hidden in a session, when and why, and what it saved.",
         ),
         "recall": Entry(
             "recall:recall",

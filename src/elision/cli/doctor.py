@@ -78,7 +78,7 @@ def _build_table(findings: list[SetupFinding]) -> Table:
     columns = [Column("looked at"), Column("", 2, "left"), Column("found", 1, "wrap")]
     rows = []
     for each in findings:
-        mend = f"\n→ {escape_controls(each.mend)}" if each.mend else ""
-        found: Words = [escape_controls(each.message), (mend, "quiet")]
+        fix = f"\n→ {escape_controls(each.fix)}" if each.fix else ""
+        found: Words = [escape_controls(each.message), (fix, "quiet")]
         rows.append(TableRow([each.subject, [(each.status, _MOODS[each.status])], found]))
     return Table(columns, rows)

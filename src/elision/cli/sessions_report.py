@@ -261,7 +261,7 @@ def _list_notes(rows: Sequence[ListedSession], number: int) -> Iterator[str]:
     if any(map(_has_caching_saved, rows)):
         yield "by cache: saved by Elision's cache breakpoints if the client sets none."
     if any(row.figures and row.figures.mode for row in rows):
-        yield "shadow: requests went out as they came, and the figures are hypothetical."
+        yield "shadow: requests were sent unchanged, and the figures are hypothetical."
 
 
 def _list_models(models: Sequence[str]) -> str:

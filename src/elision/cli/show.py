@@ -28,7 +28,7 @@ def show(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what was hidden in a session, when and why, and what it saved; with --call, one request."""
+    """Show what was hidden in a session, when and why, and what it saved."""
     # Slow to import, and help needs none of it.
     from elision.cli.console import name_store, open_notes
     from elision.cli.outputs import show_report

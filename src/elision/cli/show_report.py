@@ -317,7 +317,7 @@ def _list_branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Words
 def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str, Words]]:
     """Yield the name and the text of each row. end: diagnostics of the newest call."""
     if account.shadow:
-        yield "shadow", [("requests went out as they came; all of this is what would have been", "warning")]
+        yield "shadow", [("requests were sent unchanged; all of this is hypothetical", "warning")]
     yield "sent", _describe_tokens_sent(account, end)
     yield "cost", describe_cost(end, account.calls)
     yield "hidden", _describe_hidden_now(end)

@@ -176,7 +176,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
 ) -> Settings:
     """The settings in force, from `arguments`, `environ` (the process's own) and the file in `folder` (the working
-    one), in that order. Raises SettingError, which names place and mend."""
+    one), in that order. Raises SettingError, which names place and fix."""
     found = read_settings(os.environ if environ is None else environ, folder or Path.cwd(), arguments)
     found = {name: replace(found[of], key=ALL_KEYS[name]) for name, of in FOLLOWS.items() if of in found} | found
     strategy = refine_strategy(found)

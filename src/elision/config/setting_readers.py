@@ -1,6 +1,6 @@
 """What a setting may be: from the text of a variable, or the value of a TOML file, to the value it means.
 
-Each reader raises ValueError with the mend: what to give instead.
+Each reader raises ValueError with the fix: what to give instead.
 """
 
 from __future__ import annotations

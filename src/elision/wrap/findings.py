@@ -42,14 +42,14 @@ _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "
 class SetupFinding:
     """One thing that was looked at.
 
-    status: "failed" where something that is set cannot work. mend: what to do, "" for nothing. No value of a variable
+    status: "failed" where something that is set cannot work. fix: what to do, "" for nothing. No value of a variable
     is in either text.
     """
 
     subject: str
     status: Literal["ok", "note", "failed"]
     message: str
-    mend: str = ""
+    fix: str = ""
 
 
 def collect_findings(settings: Settings, environ: Mapping[str, str]) -> list[SetupFinding]:
@@ -71,7 +71,7 @@ def _check_installation() -> Iterator[SetupFinding]:
     missing = [extra for extra, package in _EXTRAS.items() if find_spec(package) is None]
     if "gateway" in missing:
         error = MissingExtra("the gateway", "gateway")
-        yield SetupFinding(subject="extras", status="failed", message="gateway is not installed", mend=str(error))
+        yield SetupFinding(subject="extras", status="failed", message="gateway is not installed", fix=str(error))
         return
     if missing:
         message = f"gateway is installed; not installed, and only needed for their features: {', '.join(missing)}"
@@ -87,7 +87,7 @@ def _check_gateway(settings: Settings, url: str | None) -> SetupFinding:
         subject="gateway",
         status="note",
         message=f"none answers at {configured_url(settings)}",
-        mend="elision serve; elision wrap AGENT needs none",
+        fix="elision serve; elision wrap AGENT needs none",
     )
 
 
@@ -99,7 +99,10 @@ def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[Se
             continue
         if not is_address(base):
             yield SetupFinding(
-                subject=name, status="failed", message="set; no http or https address", mend=f"mend or unset {name}"
+                subject=name,
+                status="failed",
+                message="set, but not an http or https address",
+                fix=f"fix or unset {name}",
             )
         elif url is not None and strip_path(base) == url:
             yield SetupFinding(subject=name, status="ok", message="set; leads to the gateway")
@@ -108,14 +111,14 @@ def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[Se
                 subject=name,
                 status="failed",
                 message="set; leads to this machine, where no gateway answers",
-                mend=f"elision serve at that port, or unset {name}",
+                fix=f"elision serve at that port, or unset {name}",
             )
         else:
             yield SetupFinding(
                 subject=name,
                 status="note",
                 message="set; leads past the gateway",
-                mend="elision wrap forwards requests there",
+                fix="elision wrap forwards requests there",
             )
 
 
@@ -134,17 +137,17 @@ def _check_agents(environ: Mapping[str, str], url: str | None) -> Iterator[Setup
     if not found:
         names = ", ".join(AGENTS)
         yield SetupFinding(
-            subject="agents", status="note", message=f"none on the PATH of: {names}", mend="elision wrap -- COMMAND"
+            subject="agents", status="note", message=f"none on the PATH of: {names}", fix="elision wrap -- COMMAND"
         )
 
 
 def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str | None) -> SetupFinding:
     if agent.refusal:
-        return SetupFinding(subject=agent.name, status="note", message="found; cannot be wrapped", mend=agent.refusal)
+        return SetupFinding(subject=agent.name, status="note", message="found; cannot be wrapped", fix=agent.refusal)
     for name, why in agent.clashes.items():
         if environ.get(name, "") not in ("", "0", "false"):
             return SetupFinding(
-                subject=agent.name, status="failed", message=f"found; {name} is set: {why}", mend=f"unset {name}"
+                subject=agent.name, status="failed", message=f"found; {name} is set: {why}", fix=f"unset {name}"
             )
     missing = [name for name in agent.needs if not environ.get(name)]
     if missing:
@@ -152,7 +155,7 @@ def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str 
             subject=agent.name,
             status="note",
             message=f"found; to be wrapped it needs {' and '.join(missing)}",
-            mend=f"set {missing[0]}: {agent.needs[missing[0]]}",
+            fix=f"set {missing[0]}: {agent.needs[missing[0]]}",
         )
     overridden = _find_overridden(agent, environ)
     if overridden:
@@ -160,22 +163,20 @@ def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str 
             subject=agent.name,
             status="failed",
             message=f"found; ~/{agent.env_file} sets {overridden}, which wins, so requests bypass the gateway",
-            mend=f"remove it there and export {overridden}: the gateway forwards requests to it",
+            fix=f"remove it there and export {overridden}: the gateway forwards requests to it",
         )
     if url is not None and agent.environment and not agent.arguments:
         try:
             wanted = fill_variables(agent.environment, url, "", environ)
         except ElisionError as error:
-            return SetupFinding(
-                subject=agent.name, status="failed", message="found; cannot be wrapped", mend=str(error)
-            )
+            return SetupFinding(subject=agent.name, status="failed", message="found; cannot be wrapped", fix=str(error))
         if all(environ.get(name) == wanted[name] for name in agent.environment):
             return SetupFinding(subject=agent.name, status="ok", message="found; its requests go to the gateway")
     return SetupFinding(
         subject=agent.name,
         status="note",
         message="found; started by itself it does not use the gateway",
-        mend=f"elision wrap {agent.name}",
+        fix=f"elision wrap {agent.name}",
     )
 
 
@@ -207,7 +208,7 @@ def _check_sessions(settings: Settings) -> SetupFinding:
         )
     except ElisionError as error:
         return SetupFinding(
-            subject="sessions", status="failed", message=f"{shown}: {error}", mend=f"{CHECK_COMMAND}, or --store"
+            subject="sessions", status="failed", message=f"{shown}: {error}", fix=f"{CHECK_COMMAND}, or --store"
         )
     if not sessions:
         return SetupFinding(subject="sessions", status="ok", message=f"{shown}: none yet")

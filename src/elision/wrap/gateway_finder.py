@@ -92,7 +92,7 @@ def read_upstreams(settings: Settings, environ: Mapping[str, str]) -> dict[str, 
             continue
         if not is_address(environ[name]):
             # It may hold a password: the value is not shown.
-            raise ElisionError(f"{name} holds no http or https address; mend or unset it")
+            raise ElisionError(f"{name} is not an http or https address; fix or unset it")
         found[setting] = environ[name]
     return found
 

@@ -104,9 +104,9 @@ def _merge_json(name: str, own: str, ours: Mapping[str, Any]) -> str:
     try:
         value = json.loads(own) if own.strip() else {}
     except ValueError as error:
-        raise ElisionError(f"{name} holds no JSON ({error}); mend or unset it") from None
+        raise ElisionError(f"{name} is not JSON ({error}); fix or unset it") from None
     if not isinstance(value, dict):
-        raise ElisionError(f"{name} holds no JSON object; mend or unset it")
+        raise ElisionError(f"{name} is not a JSON object; fix or unset it")
     return json.dumps(_merge_objects(value, ours))
 
 

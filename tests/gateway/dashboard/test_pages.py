@@ -329,10 +329,10 @@ def test_a_log_that_cannot_be_read() -> None:
     totals = asking.get_path("/elision/api/totals").json
     assert (totals["faults"], totals["calls"]) == (1, 3)
     row = asking.get_path("/elision/api/sessions").json["sessions"][1]
-    assert "its log is no session's" in row["fault"]
+    assert "its log is not a session's" in row["fault"]
     answer = asking.get_path(f"/elision/api/sessions/{encode_key('bad')}")
     assert answer.status == 503
-    assert "its log is no session's" in answer.json["error"]
+    assert "its log is not a session's" in answer.json["error"]
 
 
 def test_a_store_that_fails() -> None:

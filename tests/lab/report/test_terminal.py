@@ -169,7 +169,7 @@ def test_what_must_be_said() -> None:
     assert "93 % (window 5)" in text
     assert "runs/broken.jsonl:12: no JSON" in text
     assert "keeps the agent's recorded steps" in text
-    assert "made without a model, and billed as the model call" in text
+    assert "priced like a real summary call" in text
 
 
 def test_hostile_text_is_shown_as_it_is() -> None:

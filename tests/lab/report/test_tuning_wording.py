@@ -31,7 +31,7 @@ def test_the_verdict_says_whether_it_holds() -> None:
         replace(point, judge=make_row(3.6, 98, 1, 4)) if point.text == tuning().recommended else point
         for point in tuning().points
     )
-    assert "It does not hold: keep the default" in wording.write_verdict(replace(tuning(), points=points))
+    assert "The choice is not confirmed: keep the default" in wording.write_verdict(replace(tuning(), points=points))
     assert wording.write_verdict(replace(tuning(), judge_runs=(("a", "b"),))).endswith("So few runs prove little.")
 
 
