@@ -14,9 +14,11 @@ PEERS, SMALL = "--peers", "--small"
 #: Each is the module of that name. It is loaded when it runs, because some need what only `make setup` installs.
 BENCHMARKS = (
     "bombs",
+    "breakpoints",
     "callbacks",
     "choice",
     "closed-loop",
+    "deferred-tools",
     "expectations",
     "fact-distances",
     "fleet",
@@ -24,7 +26,9 @@ BENCHMARKS = (
     "frameworks",
     "gateway",
     "install",
+    "lifetimes",
     "memory",
+    "old-arguments",
     "peer-default",
     "per-call",
     "prepare",

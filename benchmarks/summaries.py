@@ -20,7 +20,7 @@ from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
 from elision.lab.results import Row, total
 from elision.lab.study_rows import build_row
-from elision.lab.tuning.run_split import split_runs
+from elision.lab.tuning.tuner import split_runs
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.assistant_text import join_assistant_text

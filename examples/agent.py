@@ -19,7 +19,7 @@ from typing import Any
 
 from elision import ContextManager, open_store
 from elision.agent import AnthropicModel, Model, OpenAIModel, RunReport, Shell, Step, run_agent
-from elision.agent.prompts import SYSTEM_PROMPT
+from elision.agent.loop import SYSTEM_PROMPT
 from elision.agent.resume import load_conversation
 from elision.config import TypedOption, load_settings
 from elision.errors import ElisionError, SettingError

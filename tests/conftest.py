@@ -84,11 +84,13 @@ LONGEST = (
     "lab/test_bars",
 )
 _PLACES = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
-#: Files whose tests share a process, as they share what takes long to start: LiteLLM, and a build of this checkout.
+#: Files whose tests share a process, as they share what takes long to start: LiteLLM, a build of this
+#: checkout, and the site of its pages.
 TOGETHER = {
     "tests/clients/test_mini_swe_agent.py": "tests/clients/test_litellm.py",
     "tests/clients/test_scaffolds.py": "tests/clients/test_litellm.py",
     "tests/test_release.py": "tests/e2e/test_extras.py",
+    "tests/e2e/test_site_in_browser.py": "tests/docs/test_site.py",
 }
 
 
@@ -197,6 +199,26 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if done.returncode:
         pytest.skip(f"nothing could be built here: {done.stderr.strip()[-200:]}")
     return folder
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation as a site. Links to pages, headings and files must resolve: a warning is an error."""
+    at = tmp_path_factory.mktemp("site")
+    strict = ("--quiet", "--fail-on-warning", "--keep-going", "--nitpicky")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        *strict,
+        "-d",
+        str(at / "doctrees"),
+        str(ROOT / "docs"),
+        str(at / "html"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return at / "html"
 
 
 @pytest.fixture

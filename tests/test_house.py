@@ -67,9 +67,3 @@ def test_short_helpers_with_one_caller_are_counted() -> None:
     long = "def _long():\n" + "    print()\n" * 6
     tree = ast.parse(once + twice + public + long)
     assert HOUSE["count_short_helpers"](list(ast.walk(tree))) == 1
-
-
-def test_complexity_is_counted() -> None:
-    """One more than the decision points of a function, and nothing for what is no function."""
-    tree = ast.parse("def f(x):\n    return 1 if x and not x else [y for y in x]\n")
-    assert [HOUSE["count_complexity"](node) for node in (tree, tree.body[0])] == [0, 4]

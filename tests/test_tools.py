@@ -42,14 +42,15 @@ def test_names_are_measured(tmp_path: Path) -> None:
     """A file of known shape gives known figures."""
     file = tmp_path / "module.py"
     file.write_text(
-        '"""Text."""\n\n\nclass A:\n    def told(self):\n        return 1 if self else 2\n\n\n'
+        '"""Text."""\n\n\nclass A:\n    def told(self):\n        return 1 if self and not self else 2\n\n\n'
         "class B:\n    class A:\n        def load_run(self):\n            return [x for x in self]\n\n"
         "        def last_run(self):\n            return 1\n",
         encoding="utf-8",
     )
     figures = MEASURE["measure_folder"](file)
     assert figures.names == ["told", "load_run", "last_run"]
-    assert (figures.complexity, figures.ternaries, figures.comprehensions, figures.function_lines) == (5, 1, 1, 6)
+    assert figures.complexities == [3, 2, 1]
+    assert (figures.ternaries, figures.comprehensions, figures.function_lines) == (1, 1, 6)
     shares = figures.row()[3:6]
     assert shares == ("33 %", "50 %", "33.3 %")
     assert figures.row()[-1] == "1 of 2"

@@ -23,8 +23,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
+import measure_words
 from elision import ContextManager
-from measure_words import count_decisions, measure_folder
 from trace_walk import Walk, trace_prepare, trace_request
 
 ROOT: Final = Path(__file__).parents[1]
@@ -36,7 +36,6 @@ SHORT: Final = 5
 #: Calls vary by up to 0.05 % with the order of threads and of sets: that often a coroutine is resumed or a page read.
 #: Functions and files do not.
 MARGINS: Final = {"rewrite of masking: calls": 1.005, "gateway request: calls": 1.005}
-_TOKENS: Final = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -44,9 +43,7 @@ def measure_house() -> dict[str, float]:
     """Return every number of the table by its row."""
     hiding_nothing, rewriting = count_call("raw"), count_call("masking")
     prepared, requested = trace_prepare(), trace_request()
-    trees = parse_folder(ROOT / "src")
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    words = measure_folder(ROOT / "src")
+    source = measure_words.measure_folder(ROOT / "src")
     return {
         "prepare that hides nothing: functions": len(hiding_nothing.functions),
         "prepare that hides nothing: files": len(hiding_nothing.files),
@@ -60,13 +57,13 @@ def measure_house() -> dict[str, float]:
         "path of messages: names": len(prepared.names),
         "path of a request: files": len({file for file, _, _ in requested.names}),
         "path of a request: names": len(requested.names),
-        "source: modules": len(trees),
-        "source: functions": sum(isinstance(node, _FUNCTIONS) for node in nodes),
-        "source: classes": sum(isinstance(node, ast.ClassDef) for node in nodes),
-        "source: tokens": count_tokens(ROOT / "src"),
-        "source: short private functions with one caller": count_short_helpers(nodes),
-        "source: complexity per code line": round(words.complexity / words.function_lines, 3),
-        "source: complexity of the most complex function": max(map(count_complexity, nodes)),
+        "source: modules": sum(isinstance(node, ast.Module) for node in source.nodes),
+        "source: functions": sum(isinstance(node, _FUNCTIONS) for node in source.nodes),
+        "source: classes": sum(isinstance(node, ast.ClassDef) for node in source.nodes),
+        "source: tokens": source.tokens,
+        "source: short private functions with one caller": count_short_helpers(source.nodes),
+        "source: complexity per code line": round(sum(source.complexities) / source.function_lines, 3),
+        "source: complexity of the most complex function": max(source.complexities),
         "tests: tokens": count_tokens(ROOT / "tests"),
     }
 
@@ -99,25 +96,12 @@ def count_call(strategy: str) -> Walk:
     return walk
 
 
-def parse_folder(folder: Path) -> list[ast.Module]:
-    """Return the trees of the Python files below `folder`. Raises SyntaxError."""
-    return [ast.parse(path.read_bytes()) for path in sorted(folder.rglob("*.py"))]
-
-
 def count_tokens(folder: Path) -> int:
     """Return how many names, operators, numbers and strings the Python files below `folder` have."""
-    count = depth = 0
+    count = 0
     for path in sorted(folder.rglob("*.py")):
         with path.open("rb") as file:
-            for token in tokenize.tokenize(file.readline):
-                kind = tokenize.tok_name[token.type]
-                if kind == "FSTRING_START":
-                    count += depth == 0
-                    depth += 1
-                elif kind == "FSTRING_END":
-                    depth -= 1
-                elif depth == 0:
-                    count += token.type in _TOKENS
+            count += measure_words.count_tokens(tokenize.tokenize(file.readline))
     return count
 
 
@@ -137,11 +121,6 @@ def count_short_helpers(nodes: list[ast.AST]) -> int:
             length = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
             defined.setdefault(node.name, []).append(length)
     return sum(named[name] == 1 and len(each) == 1 and each[0] <= SHORT for name, each in defined.items())
-
-
-def count_complexity(node: ast.AST) -> int:
-    """Return one more than a function's decision points; 0 for what is no function."""
-    return 1 + sum(map(count_decisions, ast.walk(node))) if isinstance(node, _FUNCTIONS) else 0
 
 
 def find_risen(today: dict[str, float], landed: dict[str, float]) -> list[str]:

@@ -74,6 +74,9 @@ _BLANK = frozenset(
         *(tokenize.ENCODING, tokenize.ENDMARKER),
     )
 )
+_COUNTED = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
+#: Since Python 3.12 an f-string is many tokens, between these two.
+_FSTRING_START, _FSTRING_END = (getattr(tokenize, f"FSTRING_{end}", None) for end in ("START", "END"))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -83,13 +86,18 @@ class Figures:
 
     #: Lines that are not blank.
     lines: int = 0
-    complexity: int = 0
+    #: Names, operators, numbers and strings. An f-string is one, as Python 3.11 reads it.
+    tokens: int = 0
+    #: One more than the decision points of each function.
+    complexities: list[int] = field(default_factory=list)
     ternaries: int = 0
     comprehensions: int = 0
     short_functions: int = 0
     function_lines: int = 0
     names: list[str] = field(default_factory=list)
     classes: list[str] = field(default_factory=list)
+    #: Of all trees.
+    nodes: list[ast.AST] = field(default_factory=list)
 
     def row(self) -> tuple[str, ...]:
         """Return the figures as cells of the table."""
@@ -106,7 +114,7 @@ class Figures:
             f"{100 * (len(words) - len(longer)) / count:.0f} %",
             f"{100 * verbs / max(1, len(longer)):.0f} %",
             f"{100 * participles / count:.1f} %",
-            f"{self.complexity / max(1, self.function_lines):.2f}",
+            f"{sum(self.complexities) / max(1, self.function_lines):.2f}",
             f"{1000 * self.ternaries / max(1, self.lines):.0f}",
             f"{1000 * self.comprehensions / max(1, self.lines):.0f}",
             f"{twice} of {len(set(self.classes))}",
@@ -135,12 +143,13 @@ def is_participle(word: str) -> bool:
 
 def measure_file(path: Path, figures: Figures) -> None:
     """Add the counts of one file to `figures`."""
-    with path.open("rb") as file:
-        code = _code_lines(tokenize.tokenize(file.readline))
-    tree = ast.parse(path.read_bytes())
-    nodes = list(ast.walk(tree))
-    code -= set(_list_docstring_lines(nodes))
-    figures.lines += sum(bool(line.strip()) for line in path.read_bytes().splitlines())
+    source = path.read_bytes()
+    tokens = list(tokenize.tokenize(iter(source.splitlines(keepends=True)).__next__))
+    nodes = list(ast.walk(ast.parse(source)))
+    code = _code_lines(tokens) - set(_list_docstring_lines(nodes))
+    figures.lines += sum(bool(line.strip()) for line in source.splitlines())
+    figures.tokens += count_tokens(tokens)
+    figures.nodes += nodes
     for node in nodes:
         figures.ternaries += isinstance(node, ast.IfExp)
         figures.comprehensions += isinstance(node, _COMPREHENSIONS)
@@ -148,11 +157,25 @@ def measure_file(path: Path, figures: Figures) -> None:
             figures.classes.append(node.name)
         if isinstance(node, _FUNCTIONS):
             length = len(code.intersection(range(node.lineno, (node.end_lineno or node.lineno) + 1)))
-            figures.complexity += 1 + sum(map(count_decisions, ast.walk(node)))
+            figures.complexities.append(1 + sum(map(count_decisions, ast.walk(node))))
             figures.function_lines += length
             figures.short_functions += length <= 3
             if not (node.name.startswith("__") and node.name.endswith("__")):
                 figures.names.append(node.name)
+
+
+def count_tokens(tokens: Iterable[tokenize.TokenInfo]) -> int:
+    """Return how many of `tokens` are names, operators, numbers and strings."""
+    count = depth = 0
+    for token in tokens:
+        if token.type == _FSTRING_START:
+            count += depth == 0
+            depth += 1
+        elif token.type == _FSTRING_END:
+            depth -= 1
+        elif depth == 0:
+            count += token.type in _COUNTED
+    return count
 
 
 def _code_lines(tokens: Iterable[tokenize.TokenInfo]) -> set[int]:

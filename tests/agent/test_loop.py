@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from elision.agent import ActionResult, ModelError, Prompt, RetryPolicy, Shell, Step, Tool, run_agent
+from elision.agent.loop import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PROMPT
 from elision.agent.model import Shape
-from elision.agent.prompts import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PROMPT
 from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, turn
 from elision.testing.request_checks import find_problems

@@ -15,10 +15,13 @@ from elision.audit.bill_report import build_bill_report
 from elision.audit.cause_table import CAUSES
 from elision.audit.habits import HABITS
 from elision.audit.run_partition import partition_run
+from elision.testing import builders
+from elision.trajectory.turn import Head
 from tests.audit.planted_runs import PRICES, SIZER, PlantedRun
 from tests.audit.test_audit_page import report
 
 DOCS = Path(__file__).parents[2] / "docs"
+TITLE = Head(messages=(builders.user("Generate a title for this conversation."),))
 
 
 def test_every_key_is_documented() -> None:
@@ -60,13 +63,16 @@ def test_sub_agents_are_billed_apart() -> None:
         replace(made, id="main"),
         replace(made, id="main fork 1", parent="main"),
         replace(made, id="sidechain a", parent="call_7"),
+        replace(made, id="title", head=TITLE, turns=(builders.turn(1, text="A title", usage=made.turns[0].usage),)),
     ]
     audited = [partition_run(run, SIZER, price=lambda model, on: PRICES) for run in runs]
     found = AuditReport(runs=tuple(run for run in audited if run is not None))
-    assert [(role, len(each)) for role, each in found.list_roles()] == [("main", 2), ("sub-agent", 1)]
+    assert [(role, len(each)) for role, each in found.list_roles()] == [("main", 2), ("sub-agent", 1), ("side", 1)]
     roles = found.to_json()["roles"]
-    assert roles["main"]["usd"] + roles["sub-agent"]["usd"] == pytest.approx(found.usd)
-    (section,) = (each for each in build_bill_report(found, []).sections if each.title.startswith("Agents and"))
+    assert sum(role["usd"] for role in roles.values()) == pytest.approx(found.usd)
+    (section,) = (each for each in build_bill_report(found, []).sections if each.title.startswith("Agents, "))
     assert "sub-agents" in str(section.blocks)
+    assert "side calls" in str(section.blocks)
+    assert roles["side"]["first_tokens"] == made.turns[0].usage.prompt
     alone = AuditReport(runs=found.runs[:2])
-    assert not [each for each in build_bill_report(alone, []).sections if each.title.startswith("Agents and")]
+    assert not [each for each in build_bill_report(alone, []).sections if each.title.startswith("Agents, ")]

@@ -14,7 +14,7 @@ from elision.audit.cause_table import CAUSES, Cause
 from elision.audit.run_partition import AuditedRun, CallSignature, partition_run
 from elision.testing import builders
 from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import PromptChange, Trajectory
 from elision.trajectory.usage import ModelUsage, Usage
 from tests.audit.planted_runs import PRICES, RATES, SIZER, PlantedRun
 
@@ -84,6 +84,16 @@ def test_a_place_is_named() -> None:
         "prefix changed: 4.0k tokens, from token 1,000 on: system prompt, tools or task; changed by the agent, or by a "
         "proxy in between; 10 s since the call before"
     )
+
+
+def test_what_the_log_says_was_changed_is_named() -> None:
+    run = replace(
+        run_of(Usage(cache_write=5000), Usage(cache_read=1000, cache_write=4500)),
+        changes=(PromptChange(before=1, what="the tools"), PromptChange(before=2, what="the thinking level")),
+    )
+    [finding] = audited(run).findings
+    assert finding.changed == ("the thinking level",)
+    assert "system prompt, tools or task; the thinking level changed before this call; " in describe_finding(finding)
 
 
 def test_the_byte_of_a_result_is_named() -> None:

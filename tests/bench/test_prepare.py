@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -143,6 +144,7 @@ def test_figures_of_the_page_carry_their_command() -> None:
 
 
 def test_the_page_shows_what_the_benchmark_prints() -> None:
-    """Every row of the split that the page shows is one of the benchmark's, and none is missing."""
-    text = PAGE.read_text(encoding="utf-8")
-    assert [label for label, _, _ in PARTS if f"  {label} " not in text] == []
+    """Every row of the split that the page shows is one of the benchmark's."""
+    shown = re.findall(r"^  (\S.*?) +[\d.]+ % +[\d.]+ x counting$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(shown) >= 3
+    assert set(shown) <= {REST, *(label for label, _, _ in PARTS)}

@@ -6,16 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from elision.audit.cause_table import CAUSES
-from elision.cli.app import app
 from elision.errors import FormatError
+from tests.cli.in_process import Command
 from tests.cli.test_calibration import BILLS, session
 
-
-def run(*arguments: object, width: int = 80) -> Result:
-    return CliRunner().invoke(app, ["audit", *map(str, arguments)], env={"COLUMNS": str(width)})
+run = Command("audit", width=80).run
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from elision.cli.app import app
 from elision.errors import FormatError, SpecError
+from tests.cli.in_process import Command
 
 
 def pi_line(index: int, prompt: int, read: int, text: str = "done") -> list[dict[str, Any]]:
@@ -38,14 +37,8 @@ def session(path: Path, *bills: tuple[int, int]) -> Path:
     return path
 
 
-def run(*arguments: object, width: int = 80) -> Result:
-    return CliRunner().invoke(app, ["audit", "--calibrate", *map(str, arguments)], env={"COLUMNS": str(width)})
-
-
-def printed(*arguments: object, width: int = 80) -> str:
-    result = run(*arguments, width=width)
-    assert result.exit_code == 0, result.output
-    return result.output
+COMMAND = Command("audit", "--calibrate", width=80)
+run, printed = COMMAND.run, COMMAND.print
 
 
 BILLS = ((5000, 0), (6000, 5000), (7000, 0), (8000, 7000))

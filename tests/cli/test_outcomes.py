@@ -8,24 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from elision.cli.app import app
 from elision.errors import ElisionError, FormatError
 from elision.stores.store_urls import open_existing
+from tests.cli.in_process import Command
 from tests.cli.stored import played
 from tests.cli.stored import url as store_url
 from tests.lab.outcome_files import TABLE, mini_traj, write_published, write_report
 
-
-def run(*arguments: object, width: int = 120) -> Result:
-    return CliRunner().invoke(app, ["lab", "outcomes", *map(str, arguments)], env={"COLUMNS": str(width)})
-
-
-def printed(*arguments: object, width: int = 120) -> str:
-    result = run(*arguments, width=width)
-    assert result.exit_code == 0, f"{result.output}{result.exception!r}"
-    return result.stdout
+COMMAND = Command("lab", "outcomes", width=120)
+run, printed = COMMAND.run, COMMAND.print
 
 
 @pytest.fixture(scope="module")

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner, Result
 
-from elision.cli.app import app
 from elision.errors import PriceError
 from elision.trajectory.price_table import load_price_table
+from tests.cli.in_process import Command
 
-
-def run(*arguments: str, width: int = 80) -> Result:
-    return CliRunner().invoke(app, ["doctor", "--prices", *arguments], env={"COLUMNS": str(width)})
-
-
-def printed(*arguments: str, width: int = 80) -> str:
-    result = run(*arguments, width=width)
-    assert result.exit_code == 0, result.output
-    return result.output
+COMMAND = Command("doctor", "--prices", width=80)
+run, printed = COMMAND.run, COMMAND.print
 
 
 def line_of(text: str, name: str) -> list[str]:

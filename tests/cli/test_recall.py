@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from elision.cli.app import app
-from elision.errors import ElisionError, SettingError, UnknownHandle
+from elision.errors import SettingError, UnknownHandle
 from elision.manager import ContextManager
 from elision.trajectory.control_characters import make_visible
 from tests.cli import stored
+from tests.cli.in_process import Command
 
 
 @pytest.fixture(scope="module")
@@ -21,21 +20,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return stored.url(at)
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["sessions", "recall", *arguments], env={"COLUMNS": "100"})
-
-
-def printed(*arguments: str) -> str:
-    result = run(*arguments)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
-
-
-def refused(error: type[ElisionError], *arguments: str) -> str:
-    with pytest.raises(error) as raised:
-        printed(*arguments)
-    return str(raised.value)
+COMMAND = Command("sessions", "recall")
+run, printed, refused = COMMAND.run, COMMAND.print, COMMAND.refuse
 
 
 def test_word_for_word(url: str) -> None:

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.cli.app import app
 from elision.cli.session_names import ShortNames, choose_session, walk_session_trees
 from elision.errors import ElisionError, StoreError, UnknownHandle
 from elision.manager import ContextManager, ContextView
@@ -19,17 +17,9 @@ from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession, SessionInfo
 from elision.trajectory.events import RequestSent
 from tests.cli import stored
+from tests.cli.in_process import Command
 
-
-def run(*arguments: str, width: int = 100) -> Result:
-    return CliRunner().invoke(app, ["sessions", *arguments], env={"COLUMNS": str(width)})
-
-
-def printed(*arguments: str, width: int = 100) -> str:
-    result = run(*arguments, width=width)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+printed = Command("sessions").print
 
 
 def read_table(text: str) -> list[str]:

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from elision import Advanced
-from elision.cli.app import app
 from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_report import FIRST, LAST
 from elision.engine import Log, LogSetup
-from elision.errors import ElisionError, SpecError, UnknownHandle
+from elision.errors import SpecError, UnknownHandle
 from elision.formats.registry import read_runs
 from elision.lab.report.report import join_words
 from elision.manager import ContextManager, ContextView
@@ -36,29 +34,17 @@ from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
 from tests.cli import stored
+from tests.cli.in_process import Command
 
 ROOT = Path(__file__).parents[2]
 
 
-def run(*arguments: str, width: int = 100) -> Result:
-    return CliRunner().invoke(app, ["sessions", "show", *arguments], env={"COLUMNS": str(width)})
-
-
-def printed(*arguments: str, width: int = 100) -> str:
-    result = run(*arguments, width=width)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+COMMAND = Command("sessions", "show")
+printed, refused = COMMAND.print, COMMAND.refuse
 
 
 def words(text: str) -> str:
     return " ".join(text.split())
-
-
-def refused(error: type[ElisionError], *arguments: str) -> str:
-    with pytest.raises(error) as raised:
-        printed(*arguments)
-    return str(raised.value)
 
 
 # -- a session --------------------------------------------------------------------------------------------------------

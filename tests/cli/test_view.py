@@ -11,12 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from elision.cli.app import app
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
 from elision.lab.report.passages import FoldedText, fold_text
 from elision.trajectory.control_characters import escape_controls
+from tests.cli.in_process import Command
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data"
@@ -26,15 +25,8 @@ PLAIN = "masking(window=2, schedule=every-turn, gist=0, placeholder='[gone]')"
 HYBRID = "hybrid(window=2, summarize_at=4, tail=2, summary_max_tokens=80, schedule=every-turn)"
 
 
-def run(*arguments: object, width: int = 100) -> Result:
-    return CliRunner().invoke(app, ["view", *map(str, arguments)], env={"COLUMNS": str(width)})
-
-
-def printed(*arguments: object, width: int = 100) -> str:
-    result = run(*arguments, width=width)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+COMMAND = Command("view")
+run, printed, refused = COMMAND.run, COMMAND.print, COMMAND.refuse
 
 
 def read_call(text: str) -> dict[str, Any]:
@@ -50,13 +42,6 @@ def read_calls(text: str) -> list[dict[str, Any]]:
     calls: list[dict[str, Any]] = read_call(text)["calls"]
     assert len(text.splitlines()) == len(calls) + 2
     return calls
-
-
-def refused(error: type[ElisionError], *arguments: object) -> str:
-    """The sentence that the user would read."""
-    with pytest.raises(error) as raised:
-        printed(*arguments)
-    return str(raised.value)
 
 
 def chat(path: Path, *observations: str) -> Path:

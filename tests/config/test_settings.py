@@ -130,6 +130,7 @@ def test_the_environment(tmp_path: Path) -> None:
         CACHE_CONTROL="client",
         CACHE_TTL="1h",
         RECALL="never",
+        TOOLS="defer",
         TOKENS="estimate",
         BACKGROUND="yes",
         STORE="memory:",

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
-from elision.cli import main
+import pytest
+
+from elision.cli import demo, main
 from tests.docs.blocks import ROOT
+from tests.soak import SOAK
 
 #: Columns of the terminal whose output the documentation shows.
 WIDTH = 100
@@ -40,6 +43,15 @@ def folder(at: Path) -> Path:
     sample = ROOT / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz"
     (at / "my-run.json").write_bytes(gzip.decompress(sample.read_bytes()))
     return at
+
+
+@contextmanager
+def with_a_short_demo(at: Path) -> Iterator[None]:
+    """Let `elision demo` replay one run instead of four, but in soaks: pages quote its figures, and bars hold those."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not SOAK:
+            patch.setattr(demo, "find_runs", lambda: at / "my-run.json")
+        yield
 
 
 @contextmanager
@@ -76,7 +88,13 @@ def elision(command: str, at: Path) -> Printed:
     # One process: no worker is forked out of the tests. A study starts processes of its own.
     own = {"-j", "--jobs", "--workers", "--report"} & {*arguments}
     jobs = ["--jobs", "1"] if arguments[1] in ("demo", "replay", "tune") and not own else []
-    with working_in(at), redirect_stdout(out), redirect_stderr(err), called_with([*arguments, *jobs]):
+    with (
+        working_in(at),
+        with_a_short_demo(at),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        called_with([*arguments, *jobs]),
+    ):
         try:
             main()
         except SystemExit as done:

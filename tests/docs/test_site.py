@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
-
-import pytest
 
 from tests.docs.blocks import DOCS, ROOT
 
@@ -26,26 +22,6 @@ LOADING = {
 }
 #: Links of a page's head that name another page and load nothing.
 NAMING = {"author", "canonical", "next", "prev", "search", "index"}
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the built site. Links to pages, headings and files must resolve: a warning is an error."""
-    at = tmp_path_factory.mktemp("site")
-    strict = ("--quiet", "--fail-on-warning", "--keep-going", "--nitpicky")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        *strict,
-        "-d",
-        str(at / "doctrees"),
-        str(ROOT / "docs"),
-        str(at / "html"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return at / "html"
 
 
 class Loads(HTMLParser):

@@ -88,7 +88,7 @@ def test_the_wheel_holds_one_package_one_command_and_one_plugin(wheel: Path) -> 
         ("", [], {REPLAY: "cli", PLAYBACK: "cli", ("--version",): "cli"}),
         (
             "cli",
-            [REPLAY, LIST, ("replay", str(RUN), "-s", "raw", "--html", "report.html")],
+            [(*REPLAY, "--html", "report.html"), LIST],
             {
                 (*REPLAY, "--png", "cost.png"): "report",
                 (*REPLAY, "-s", "masking(schedule=hindsight)"): "report",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +12,9 @@ from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import load_document, make_document, separate
 
 HI = {"role": "user", "content": "hi"}
-DATA = Path(__file__).parents[1] / "data"
 
 TALK = [
     {"role": "user", "content": "go"},
@@ -24,25 +23,16 @@ TALK = [
 ]
 
 
-def document(value: Any) -> Document:
-    return Document("x.json", json.dumps(value).encode())
-
-
-def fixture(name: str) -> Document:
-    return Document(name, (DATA / name).read_bytes())
-
-
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(AnthropicMessagesReader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(AnthropicMessagesReader().read(document))
 
 
 def test_a_recorded_run() -> None:
     """System prompt, tools, thinking, server tools, parallel calls, errors and usage find their places."""
-    (run,), problems = read(fixture("anthropic_messages/run.json"))
+    (run,), problems = read(load_document("anthropic_messages/run.json"))
     first = run.turns[0]
     assert not problems
-    assert AnthropicMessagesReader().sniff(fixture("anthropic_messages/run.json"))
+    assert AnthropicMessagesReader().sniff(load_document("anthropic_messages/run.json"))
     assert [message.text for message in run.head.messages] == ["You repair tests.", "Fix it."]
     assert (run.model, len(run.head.tools), first.reasoning) == ("claude-opus-5-5", 1, "Look first.")
     kinds = [part.kind if isinstance(part, Opaque) else part.text for part in first.content]
@@ -58,13 +48,13 @@ def test_a_recorded_run() -> None:
 
 def test_text_beside_results_is_an_interjection() -> None:
     """Results join the turn of their calls; the text of the same message is the user's own."""
-    (run,), _ = read(fixture("anthropic_messages/run.json"))
+    (run,), _ = read(load_document("anthropic_messages/run.json"))
     assert [message.text for message in run.turns[0].interjections] == ["Hurry."]
 
 
 def test_a_compaction_block_is_a_compaction() -> None:
     """The provider's summary is recorded before the call that wrote it, and stays in the message."""
-    (run,), _ = read(fixture("anthropic_messages/run.json"))
+    (run,), _ = read(load_document("anthropic_messages/run.json"))
     assert run.compactions == (Compaction(before=2, summary="The file is a.py."),)
     assert run.turns[1].text == "The file is a.py.\nDone."
 
@@ -72,9 +62,9 @@ def test_a_compaction_block_is_a_compaction() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        document(TALK),
-        document([{"messages": TALK}]),
-        document({"request": {"system": "s", "messages": TALK}}),
+        make_document(TALK),
+        make_document([{"messages": TALK}]),
+        make_document({"request": {"system": "s", "messages": TALK}}),
         Document("x.jsonl", "\n".join(json.dumps(message) for message in TALK).encode()),
         Document("x.jsonl", json.dumps({"messages": TALK}).encode() + b"\n"),
     ],
@@ -90,7 +80,7 @@ def test_the_response_to_a_recorded_request_is_the_last_turn() -> None:
     """A response beside its request brings its message, model and usage."""
     usage = {"input_tokens": 3, "output_tokens": 1}
     response = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": "bye"}], "usage": usage}
-    (run,), _ = read(document({"messages": TALK, "response": response}))
+    (run,), _ = read(make_document({"messages": TALK, "response": response}))
     assert (run.turns[-1].text, run.turns[-1].model) == ("bye", "m")
     assert run.turns[-1].usage is not None
 
@@ -98,7 +88,7 @@ def test_the_response_to_a_recorded_request_is_the_last_turn() -> None:
 def test_a_stray_result_and_a_strange_role_are_problems() -> None:
     """What has no call or no known role is left out and reported; the rest is read."""
     stray = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "nobody", "content": "x"}]}
-    runs, problems = read(document([*TALK, stray, {"role": "ghost", "content": "boo"}]))
+    runs, problems = read(make_document([*TALK, stray, {"role": "ghost", "content": "boo"}]))
     assert [run.tool_turns for run in runs] == [1]
     assert [problem.line for problem in problems] == [4, 5]
 
@@ -108,7 +98,7 @@ def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived, by sniffing and by reading."""
     fields = {"content": junk, "usage": junk, "model": junk}
     messages = [junk, *({"role": role, **fields} for role in ("assistant", "user", "system", junk)), *TALK]
-    made = document({"system": junk, "tools": junk, "messages": messages, "response": junk, "model": junk})
+    made = make_document({"system": junk, "tools": junk, "messages": messages, "response": junk, "model": junk})
     AnthropicMessagesReader().sniff(made)
     list(AnthropicMessagesReader().read(made))
 
@@ -127,20 +117,20 @@ def test_junk_fields_never_raise(junk: Any) -> None:
 )
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
-    assert not AnthropicMessagesReader().sniff(fixture(name))
+    assert not AnthropicMessagesReader().sniff(load_document(name))
 
 
 def test_a_plain_conversation_is_left_to_chat() -> None:
     """Without a sign of this dialect a conversation is not taken."""
     assert not AnthropicMessagesReader().sniff(
-        document([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}])
+        make_document([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "x"}])
     )
 
 
 def test_a_plain_request_is_told_by_its_response() -> None:
     """An answer of type `message` is this API's, whatever little the request says."""
     response = {"type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "hi"}]}
-    made = document({"request": {"model": "claude", "messages": [HI]}, "response": response})
+    made = make_document({"request": {"model": "claude", "messages": [HI]}, "response": response})
     assert AnthropicMessagesReader().sniff(made)
     (run,), problems = read(made)
     assert not problems
@@ -149,7 +139,7 @@ def test_a_plain_request_is_told_by_its_response() -> None:
 
 def test_one_odd_message_does_not_hide_the_format() -> None:
     """A message of unknown role is a Problem with its place, and the rest is read."""
-    odd = document([*TALK, {"role": "banana"}, {"role": "assistant", "content": "end"}])
+    odd = make_document([*TALK, {"role": "banana"}, {"role": "assistant", "content": "end"}])
     (run,), (problem,) = read(odd)
     assert AnthropicMessagesReader().sniff(odd)
     assert run.turns[-1].text == "end"
@@ -158,12 +148,12 @@ def test_one_odd_message_does_not_hide_the_format() -> None:
 
 def test_a_role_of_another_dialect_is_no_slip() -> None:
     """One tool message is enough to leave a conversation to its own reader."""
-    assert not AnthropicMessagesReader().sniff(document([*TALK, {"role": "tool", "content": "r"}]))
+    assert not AnthropicMessagesReader().sniff(make_document([*TALK, {"role": "tool", "content": "r"}]))
 
 
 def cline(**metrics: Any) -> Document:
     said = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}], "ts": 1_700_000_000_000}
-    return document([HI, {**said, "modelInfo": {"id": "m"}, "metrics": metrics}])
+    return make_document([HI, {**said, "modelInfo": {"id": "m"}, "metrics": metrics}])
 
 
 def test_metrics_of_cline_are_usage() -> None:
@@ -189,7 +179,7 @@ def test_tags() -> None:
         {"role": "assistant", "content": [{**TALK[1]["content"][0], "tags": "mine"}]},
         {"role": "user", "content": [result, {"type": "text", "text": "well"}], "remove_output": True},
     ]
-    (run,), problems = read(document(talk))
+    (run,), problems = read(make_document(talk))
     assert not problems
     (seen,) = run.turns[0].observations
     assert seen.tags == {"tool_output", "mine", "remove_output"}

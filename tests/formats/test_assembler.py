@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elision.formats.assembler import Assembler
 from elision.trajectory.content import make_content
-from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import PromptChange, Trajectory
 from elision.trajectory.turn import Action
 
 RUN_LS = "I look around.\n```bash\nls\n```"
@@ -128,3 +128,16 @@ def test_calls_without_a_model_have_that_of_their_neighbours() -> None:
     run = assembler.finish("r", format="f")
     assert run is not None
     assert [turn.model for turn in run.turns] == ["m", "m", "m", "m", "n"]
+
+
+def test_settings_that_changed_between_two_calls() -> None:
+    """What is set back before the next call, and what the first call begins with, changed nothing."""
+    assembler = Assembler("f")
+    assembler.set_setting("the effort", "low")
+    for values in ([], ["high"], ["low", "high"], ["off"]):
+        for value in values:
+            assembler.set_setting("the effort", value)
+        assembler.add_assistant(make_content("a"))
+    run = assembler.finish("x", format="f")
+    assert run is not None
+    assert run.changes == (PromptChange(before=2, what="the effort"), PromptChange(before=4, what="the effort"))

@@ -17,6 +17,7 @@ import pytest
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.formats.found import separate
 from tests.soak import SOAK
 
 DATA = Path(__file__).parents[1] / "data"
@@ -33,11 +34,7 @@ MB = 2**20
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read_runs(path))
-    return (
-        [item for item in found if isinstance(item, Trajectory)],
-        [item for item in found if isinstance(item, Problem)],
-    )
+    return separate(read_runs(path))
 
 
 def error_of(path: Path) -> str:

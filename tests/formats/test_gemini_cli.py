@@ -14,6 +14,7 @@ from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data" / "gemini_cli"
 LEGACY = DATA / "chats" / "session-2026-02-03T10-00-11111111.json"
@@ -27,8 +28,7 @@ def only(path: Path) -> tuple[Trajectory, list[Problem]]:
 
 
 def read(data: bytes) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(GeminiCliReader().read(Document("chats/x.jsonl", data)))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(GeminiCliReader().read(Document("chats/x.jsonl", data)))
 
 
 def lines(*records: Any) -> bytes:

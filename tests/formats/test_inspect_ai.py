@@ -18,6 +18,7 @@ from elision.formats.inspect_ai import InspectAiReader
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data" / "inspect_ai"
 
@@ -56,8 +57,7 @@ def archive(members: dict[str, Any]) -> Document:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(InspectAiReader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(InspectAiReader().read(document))
 
 
 def test_a_recorded_json_log() -> None:

@@ -13,14 +13,14 @@ from elision.formats.managed_agents import ManagedAgentsReader
 from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data" / "managed_agents"
 
 
 def read(*events: Any, name: str = "log.jsonl") -> tuple[list[Trajectory], list[Problem]]:
     document = Document(name, "\n".join(map(json.dumps, events)).encode())
-    found = list(ManagedAgentsReader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(ManagedAgentsReader().read(document))
 
 
 def log() -> Trajectory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from elision.formats.openai_chat import OpenAIChatReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
-
-DATA = Path(__file__).parents[1] / "data"
+from tests.formats.found import load_document, make_document, separate
 
 TALK = [
     {"role": "user", "content": "go"},
@@ -24,33 +22,24 @@ TALK = [
 ]
 
 
-def document(value: Any) -> Document:
-    return Document("x.json", json.dumps(value).encode())
-
-
 def lines(*values: Any) -> Document:
     return Document("x.jsonl", "\n".join(v if isinstance(v, str) else json.dumps(v) for v in values).encode())
 
 
-def fixture(name: str) -> Document:
-    return Document(name, (DATA / name).read_bytes())
-
-
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(OpenAIChatReader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(OpenAIChatReader().read(document))
 
 
 @pytest.mark.parametrize(
     "made",
     [
-        document(TALK),
-        document({"messages": TALK}),
-        document([{"messages": TALK}, {"messages": TALK}]),
-        document([TALK, TALK]),
+        make_document(TALK),
+        make_document({"messages": TALK}),
+        make_document([{"messages": TALK}, {"messages": TALK}]),
+        make_document([TALK, TALK]),
         lines({"messages": TALK}, {"messages": TALK}),
         lines(*TALK),
-        document({"request": {"messages": TALK}, "response": {"id": "r"}}),
+        make_document({"request": {"messages": TALK}, "response": {"id": "r"}}),
     ],
 )
 def test_every_nesting_is_read(made: Document) -> None:
@@ -64,7 +53,7 @@ def test_every_nesting_is_read(made: Document) -> None:
 
 def test_a_recorded_conversation() -> None:
     """Parallel calls and their results are one turn; images, unknown parts, reasoning and usage are kept."""
-    (run,), problems = read(fixture("openai_chat/usage-and-images.json"))
+    (run,), problems = read(load_document("openai_chat/usage-and-images.json"))
     first, last = run.turns
     assert not problems
     assert run.model == "gpt-5.1"
@@ -89,7 +78,7 @@ def test_calls_without_ids_are_paired_in_order() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "three"},
     ]
-    (run,), problems = read(document(talk))
+    (run,), problems = read(make_document(talk))
     assert not problems
     assert [[o.text for o in turn.observations] for turn in run.turns] == [["one", "two"], ["three"]]
 
@@ -102,7 +91,7 @@ def test_the_answer_to_a_recorded_request_is_the_last_turn() -> None:
         "choices": [{"message": {"role": "assistant", "content": "bye"}}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 1},
     }
-    (run,), _ = read(document({"model": "m", "messages": TALK, "response": response}))
+    (run,), _ = read(make_document({"model": "m", "messages": TALK, "response": response}))
     last = run.turns[-1]
     assert (last.text, last.model, last.at) == ("bye", "m-2", 1_700_000_000.0)
     assert last.usage is not None
@@ -116,7 +105,7 @@ def test_an_agent_that_acts_in_text_gets_its_observations_as_user_messages() -> 
         {"role": "assistant", "content": "```bash\nls\n```"},
         {"role": "user", "content": "a.py"},
     ]
-    (run,), _ = read(document(talk))
+    (run,), _ = read(make_document(talk))
     assert run.turns[0].observations[0].text == "a.py"
 
 
@@ -139,7 +128,7 @@ def test_what_is_no_conversation_raises(data: bytes) -> None:
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived, by sniffing and by reading."""
     fields = dict.fromkeys(["content", "tool_calls", "tool_call_id", "usage", "model", "response", "created"], junk)
-    made = document(
+    made = make_document(
         {
             "tools": junk,
             "model": junk,
@@ -156,7 +145,7 @@ def test_a_deeply_nested_conversation_is_a_problem() -> None:
     for _ in range(900):
         arguments = {"a": arguments}
     talk = [{"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": arguments}}]}]
-    runs, problems = read(document([{"messages": talk}, {"messages": TALK}]))
+    runs, problems = read(make_document([{"messages": talk}, {"messages": TALK}]))
     assert len(runs) + len(problems) == 2
     assert runs
 
@@ -175,12 +164,12 @@ def test_a_deeply_nested_conversation_is_a_problem() -> None:
 )
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
-    assert not OpenAIChatReader().sniff(fixture(name))
+    assert not OpenAIChatReader().sniff(load_document(name))
 
 
 def test_the_excerpt_of_the_corpus_is_read() -> None:
     """Two recorded conversations, one a line."""
-    runs, problems = read(fixture("openai_chat/tau2-sft-excerpt.jsonl"))
+    runs, problems = read(load_document("openai_chat/tau2-sft-excerpt.jsonl"))
     assert not problems
     assert [run.id for run in runs] == ["line 1", "line 2"]
     assert all(run.tool_turns for run in runs)
@@ -200,7 +189,8 @@ ODD = [TALK[0], {"role": "assistant", "content": "a"}, {"role": "banana"}, {"rol
 
 
 @pytest.mark.parametrize(
-    ("made", "place"), [(document(ODD), 3), (lines(*ODD), 3), (lines({"messages": ODD}, {"messages": [TALK[0]]}), 1)]
+    ("made", "place"),
+    [(make_document(ODD), 3), (lines(*ODD), 3), (lines({"messages": ODD}, {"messages": [TALK[0]]}), 1)],
 )
 def test_one_odd_message_does_not_hide_the_format(made: Document, place: int) -> None:
     """A message of unknown role is a Problem with its place, and the rest is read."""
@@ -212,7 +202,7 @@ def test_one_odd_message_does_not_hide_the_format(made: Document, place: int) ->
 
 def test_mostly_odd_messages_are_another_format() -> None:
     """Where valid messages are no majority the file is not taken."""
-    assert not OpenAIChatReader().sniff(document([TALK[0], {"role": "model", "parts": []}]))
+    assert not OpenAIChatReader().sniff(make_document([TALK[0], {"role": "model", "parts": []}]))
 
 
 def test_tags() -> None:
@@ -224,7 +214,7 @@ def test_tags() -> None:
         {"role": "user", "content": "a page", "observation.type": "tool_output"},
         {"role": "user", "content": "thanks"},
     ]
-    (run,), problems = read(document(talk))
+    (run,), problems = read(make_document(talk))
     assert not problems
     assert [message.text for message in run.head.messages] == ["go"]
     assert [(seen.text, seen.role, sorted(seen.tags)) for seen in run.turns[0].observations] == [

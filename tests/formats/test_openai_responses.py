@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from elision.formats.document import Document
 from elision.formats.openai_responses import OpenAIResponsesReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
-
-DATA = Path(__file__).parents[1] / "data"
+from tests.formats.found import load_document, make_document, separate
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "r"}
@@ -21,29 +19,20 @@ ASK = {"role": "user", "content": "go"}
 USAGE = {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 40}, "output_tokens": 5}
 
 
-def document(value: Any) -> Document:
-    return Document("x.json", json.dumps(value).encode())
-
-
 def lines(*values: Any) -> Document:
     return Document("x.jsonl", "\n".join(json.dumps(value) for value in values).encode())
 
 
-def fixture(name: str) -> Document:
-    return Document(name, (DATA / name).read_bytes())
-
-
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(OpenAIResponsesReader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(OpenAIResponsesReader().read(document))
 
 
 def test_consecutive_items_are_one_turn() -> None:
     """Reasoning, text and parallel calls up to the next result make one assistant message."""
-    (run,), problems = read(fixture("openai_responses/items.jsonl"))
+    (run,), problems = read(load_document("openai_responses/items.jsonl"))
     first = run.turns[0]
     assert not problems
-    assert OpenAIResponsesReader().sniff(fixture("openai_responses/items.jsonl"))
+    assert OpenAIResponsesReader().sniff(load_document("openai_responses/items.jsonl"))
     assert [turn.text for turn in run.turns] == ["Looking.", "", "", "", "Stopped."]
     assert first.reasoning == "Look first."
     assert isinstance(first.content[0], Opaque)
@@ -53,7 +42,7 @@ def test_consecutive_items_are_one_turn() -> None:
 
 def test_hosted_tools_carry_their_results() -> None:
     """A local shell result answers by the call item's id; an MCP call holds its result; a web search stays opaque."""
-    (run,), _ = read(fixture("openai_responses/items.jsonl"))
+    (run,), _ = read(load_document("openai_responses/items.jsonl"))
     shell, mcp = run.turns[2], run.turns[3]
     assert (shell.actions[0].id, shell.observations[0].text) == ("call_4", "1 passed")
     assert [part.kind for part in mcp.content if isinstance(part, Opaque)] == ["web_search_call"]
@@ -63,15 +52,15 @@ def test_hosted_tools_carry_their_results() -> None:
 
 def test_a_compaction_item_is_a_compaction() -> None:
     """It stands before the call that was the first to see the rewritten context."""
-    (run,), _ = read(fixture("openai_responses/items.jsonl"))
+    (run,), _ = read(load_document("openai_responses/items.jsonl"))
     assert [compaction.before for compaction in run.compactions] == [3]
 
 
 def test_a_request_and_its_response_are_one_run() -> None:
     """Instructions, tools and model come from the request; the output is a turn with its usage."""
-    (run,), problems = read(fixture("openai_responses/pair.json"))
+    (run,), problems = read(load_document("openai_responses/pair.json"))
     assert not problems
-    assert OpenAIResponsesReader().sniff(fixture("openai_responses/pair.json"))
+    assert OpenAIResponsesReader().sniff(load_document("openai_responses/pair.json"))
     assert [message.text for message in run.head.messages] == ["You repair tests.", "Fix the test."]
     assert (len(run.head.tools), run.model, len(run.turns)) == (1, "gpt-5.6-sol", 2)
     assert run.turns[0].usage is None
@@ -81,7 +70,7 @@ def test_a_request_and_its_response_are_one_run() -> None:
 
 def test_a_text_as_input_is_the_users() -> None:
     """`input` may be a plain text."""
-    (run,), _ = read(document({"input": "go", "output": [CALL]}))
+    (run,), _ = read(make_document({"input": "go", "output": [CALL]}))
     assert [(message.role, message.text) for message in run.head.messages] == [("user", "go")]
 
 
@@ -100,7 +89,8 @@ def test_response_objects_among_items_bring_usage_and_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    "made", [document([ASK, CALL, OUTPUT]), lines(ASK, CALL, OUTPUT), document({"input": [ASK, CALL, OUTPUT]})]
+    "made",
+    [make_document([ASK, CALL, OUTPUT]), lines(ASK, CALL, OUTPUT), make_document({"input": [ASK, CALL, OUTPUT]})],
 )
 def test_lists_lines_and_requests(made: Document) -> None:
     """The same items in any nesting are the same run."""
@@ -117,14 +107,14 @@ def test_every_request_of_a_log_is_a_run() -> None:
 
 def test_a_reference_into_nowhere_is_a_problem() -> None:
     """What an item_reference points at cannot be made up."""
-    runs, problems = read(document([ASK, {"type": "item_reference", "id": "gone"}, CALL, OUTPUT]))
+    runs, problems = read(make_document([ASK, {"type": "item_reference", "id": "gone"}, CALL, OUTPUT]))
     assert (len(runs), len(problems)) == (1, 1)
     assert "gone" in problems[0].reason
 
 
 def test_an_unknown_item_is_kept() -> None:
     """A type that is yet to come stays in the message, opaque."""
-    (run,), problems = read(document([ASK, CALL, {"type": "quantum_leap", "x": 1}, OUTPUT]))
+    (run,), problems = read(make_document([ASK, CALL, {"type": "quantum_leap", "x": 1}, OUTPUT]))
     assert not problems
     assert [part.kind for part in run.turns[0].content if isinstance(part, Opaque)] == ["quantum_leap"]
 
@@ -139,15 +129,15 @@ def test_junk_fields_never_raise(junk: Any) -> None:
         junk,
         *({"type": kind, **fields} for kind in (junk, "message", "reasoning", "function_call", "compaction")),
     ]
-    made = document({"input": items, "output": junk, "response": junk, "tools": junk, "instructions": junk})
+    made = make_document({"input": items, "output": junk, "response": junk, "tools": junk, "instructions": junk})
     OpenAIResponsesReader().sniff(made)
     list(OpenAIResponsesReader().read(made))
     list(
         OpenAIResponsesReader().read(
-            document([{"type": junk, "id": "i"}, {"type": "mcp_call", "id": "i", "output": junk}])
+            make_document([{"type": junk, "id": "i"}, {"type": "mcp_call", "id": "i", "output": junk}])
         )
     )
-    list(OpenAIResponsesReader().read(document([{"type": "message"}, *items])))
+    list(OpenAIResponsesReader().read(make_document([{"type": "message"}, *items])))
 
 
 @pytest.mark.parametrize(
@@ -163,7 +153,7 @@ def test_junk_fields_never_raise(junk: Any) -> None:
 )
 def test_other_formats_are_left_alone(name: str) -> None:
     """Files of the neighbouring formats are not taken."""
-    assert not OpenAIResponsesReader().sniff(fixture(name))
+    assert not OpenAIResponsesReader().sniff(load_document(name))
 
 
 def test_one_odd_item_does_not_hide_the_format() -> None:
@@ -197,6 +187,6 @@ def test_a_search_that_the_provider_runs_has_the_output_behind_it() -> None:
 def test_tags() -> None:
     """Tags of an output, and of the call that it answers, are of its observation; other calls have their own."""
     items = [ASK, {**CALL, "tags": ["mine"]}, {**CALL, "call_id": "d"}, {**OUTPUT, "keep_output": True}]
-    (run,), problems = read(document({"input": [*items, {**OUTPUT, "call_id": "d"}]}))
+    (run,), problems = read(make_document({"input": [*items, {**OUTPUT, "call_id": "d"}]}))
     assert not problems
     assert [sorted(seen.tags) for seen in run.turns[0].observations] == [["keep_output", "mine"], []]

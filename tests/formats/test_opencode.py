@@ -17,13 +17,13 @@ from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data" / "opencode"
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read_path(path))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(read_path(path))
 
 
 def exported() -> Trajectory:
@@ -33,8 +33,7 @@ def exported() -> Trajectory:
 
 
 def of(value: Any) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(OpenCodeReader().read(Document("x.json", json.dumps(value).encode())))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(OpenCodeReader().read(Document("x.json", json.dumps(value).encode())))
 
 
 def assistant(*parts: Any, **info: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.formats.found import separate
 
 TABLES = """
 create table session (id text primary key, parent_id text, title text, time_created integer);
@@ -57,8 +58,7 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_all(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read_runs(path))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(read_runs(path))
 
 
 def test_sessions_are_runs(database: sqlite3.Connection, tmp_path: Path) -> None:

@@ -16,17 +16,14 @@ from elision.formats.document import Document
 from elision.formats.openhands_session import OpenHandsSessionReader
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.formats.found import separate
 
 SESSION = Path(__file__).parents[1] / "data" / "openhands" / "session"
 FILES = sorted(path.relative_to(SESSION).as_posix() for path in SESSION.rglob("*.json"))
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read_runs(path))
-    return (
-        [item for item in found if isinstance(item, Trajectory)],
-        [item for item in found if isinstance(item, Problem)],
-    )
+    return separate(read_runs(path))
 
 
 def as_folder(at: Path) -> Path:

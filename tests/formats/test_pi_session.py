@@ -12,7 +12,7 @@ import pytest
 from elision.formats.document import Document
 from elision.formats.pi_session import STAND_IN_RESULT, PiSessionReader
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.trajectory import Problem, PromptChange, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
 
@@ -207,3 +207,11 @@ def test_a_cost_of_zero_is_not_stated() -> None:
     runs, _ = read(data.replace(b'"total":0.016890000000000002', b'"total":0'))
     first = next(iter(runs.values())).turns[0]
     assert first.usage == Usage(input=3008, output=74)
+
+
+def test_a_thinking_level_that_changed() -> None:
+    """The cache goes by it, so the call after it writes the prompt again."""
+    answers = [said("assistant", [{"type": "text", "text": text}]) for text in "ab"]
+    level = {"type": "thinking_level_change", "thinkingLevel": "high"}
+    runs, _ = read(lines(said("user", "Look."), answers[0], level, said("user", "More."), answers[1]))
+    assert runs["main"].changes == (PromptChange(before=2, what="the thinking level"),)

@@ -16,16 +16,13 @@ from elision.formats.registry import READERS, find_reader, read_runs
 from elision.formats.swe_agent import SweAgentReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.turn import Head
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data"
 
 
 def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(read_runs(path))
-    return (
-        [item for item in found if isinstance(item, Trajectory)],
-        [item for item in found if isinstance(item, Problem)],
-    )
+    return separate(read_runs(path))
 
 
 class Scripted:

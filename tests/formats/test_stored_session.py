@@ -82,3 +82,17 @@ def test_a_session_with_gaps_is_no_run() -> None:
         stored(TurnAdded(turn(2)))
     with pytest.raises(UnknownHandle):
         load_stored_session(MemoryStore(), "none")
+
+
+def test_a_head_that_changed_between_two_calls() -> None:
+    """The newest head counts, and what changed of it is kept with its call; words after the task change nothing."""
+    sent = [RequestSent(call=call, at=1.0, model="m", tokens=5) for call in (1, 2, 3)]
+    tools = HeadSet(Head(messages=(Message(role="user", content=make_content("b")),), tools=({"name": "t"},)))
+    run = stored(
+        head("a"), head("b"), sent[0], TurnAdded(turn(1)), tools, sent[1], TurnAdded(turn(2)), head("c"), sent[2]
+    )
+    assert [(each.before, each.what) for each in run.changes] == [
+        (2, "the tools"),
+        (3, "the tools"),
+        (3, "the system prompt or the task"),
+    ]

@@ -12,6 +12,7 @@ from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.swe_agent import SweAgentReader
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data" / "swe_agent"
 
@@ -23,11 +24,7 @@ def load(name: str) -> Any:
 def read(value: Any, path: str = "runs/x-1.traj.gz") -> tuple[list[Trajectory], list[Problem]]:
     document = Document(path, json.dumps(value).encode())
     assert SweAgentReader().sniff(document)
-    found = list(SweAgentReader().read(document))
-    return (
-        [item for item in found if isinstance(item, Trajectory)],
-        [item for item in found if isinstance(item, Problem)],
-    )
+    return separate(SweAgentReader().read(document))
 
 
 def one(value: Any) -> Trajectory:

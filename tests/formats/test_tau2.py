@@ -15,6 +15,7 @@ from elision.formats.tau2 import Tau2Reader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
+from tests.formats.found import separate
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -36,8 +37,7 @@ def call(requestor: str = "assistant", id: str = "c") -> dict[str, Any]:
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
-    found = list(Tau2Reader().read(document))
-    return [x for x in found if isinstance(x, Trajectory)], [x for x in found if isinstance(x, Problem)]
+    return separate(Tau2Reader().read(document))
 
 
 def excerpt() -> Document:

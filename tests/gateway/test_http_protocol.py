@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from elision.gateway import http_protocol
 from tests.gateway.connection_bytes import ServedConnection, serve_bytes, serve_pieces
 
 BODY = b'{"model": "gpt-4.1"}'
@@ -96,6 +97,14 @@ def test_an_offer_of_the_last_request_ends_its_connection() -> None:
     found = serve_bytes([raw + make_request(b"", frame_length(HIDDEN))])
     assert (list_bodies(found), found.is_closed) == ([BODY], True)
     assert list_bodies(serve_bytes([raw.replace(b"HTTP/1.1", b"HTTP/1.0")])) == [BODY]
+
+
+def test_a_body_is_not_timed_as_a_head_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that an idle connection has for a head is over when its head is there, however late the body ends."""
+    monkeypatch.setattr(http_protocol, "KEEP_ALIVE_SECONDS", 0)
+    found = serve_bytes([make_request(b"", frame_length(BODY)[:-2]), BODY[-2:]])
+    assert list_bodies(found) == [BODY]
+    assert not found.is_closed
 
 
 def test_trailers_are_not_fields_of_the_head() -> None:

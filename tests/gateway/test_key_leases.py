@@ -18,10 +18,10 @@ from elision.stores.store import LeasesSpending, SpendingLease
 from elision.stores.store_urls import open_store
 from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import PATHS, make_body
-from tests.gateway.loopback_gateway import HttpClient, HttpResponse, make_settings
+from tests.gateway.loopback_gateway import HttpClient, HttpResponse, make_settings, wait_until
 from tests.gateway.scripted_upstream import run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
-from tests.gateway.test_budgets import Clock, ask, live, provider
+from tests.gateway.test_budgets import ANSWER_USD, Clock, ask, live, provider
 from tests.soak import SOAK
 from tests.stores.postgres_server import Server, make_fresh_url, start_server
 
@@ -259,6 +259,21 @@ def test_requests_of_a_minute(at_limit: str) -> None:
                 assert "x-should-retry" not in told.headers
                 assert told.headers["x-elision-error"] == "rate"
                 assert "Try again after the seconds" in told.json()["error"]["message"]
+
+    asyncio.run(test())
+
+
+def test_a_key_pays_what_its_calls_cost() -> None:
+    """The third of three calls brings a key above two and a half; what they cost is known when each is over."""
+
+    async def test() -> None:
+        given = {"store": make_fresh_url(), "gateway_key_max_cost_usd": 2.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
+        async with run_scripted_upstream(provider) as upstream, live(upstream, **given) as gateway:
+            statuses = []
+            for number in range(4):
+                statuses.append((await ask(gateway, "anthropic", 0, task=str(number))).status)
+                await wait_until(lambda: not gateway.worker.app.in_flight)
+            assert statuses == [200, 200, 200, 429]
 
     asyncio.run(test())
 

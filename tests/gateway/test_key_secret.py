@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import StoreError
-from elision.gateway.key_secret import keep_in_file, load_gateway_secret
+from elision.gateway.assembly import keep_in_file, load_gateway_secret
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import PATHS, make_body, render_whole

@@ -197,3 +197,10 @@ def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
         assert limits.memory_gate.in_use == 0
 
     asyncio.run(run())
+
+
+def test_a_message_that_announces_no_other_is_the_last() -> None:
+    """A server may leave `more_body` out, and ends the body with that (ASGI)."""
+    body, _ = arriving([{"type": "http.request", "body": b"{}"}], {})
+    assert asyncio.run(body.read()) == b"{}"
+    assert body.is_complete

@@ -27,8 +27,8 @@ def refused(folder: Path, toml: str = "", file: str = "elision.toml", **environ:
 def test_defaults(tmp_path: Path) -> None:
     """Loopback, the providers' own addresses, no budget; each value is its key's default."""
     found = of(tmp_path)
-    assert all(getattr(found, name.removeprefix("gateway_")) == key.default for name, key in GATEWAY_KEYS.items())
-    assert (found.host, found.port, found.upstream_openai) == ("127.0.0.1", 8377, "https://api.openai.com")
+    assert found.library.gateway == {name.removeprefix("gateway_"): key.default for name, key in GATEWAY_KEYS.items()}
+    assert (found.host, found.port, found.upstreams["openai"]) == ("127.0.0.1", 8377, "https://api.openai.com")
 
 
 def test_the_sources(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_values_that_are_none(tmp_path: Path, name: str, value: str, mend: str) 
 
 def test_no_provider(tmp_path: Path) -> None:
     """An API that is not served has none."""
-    assert of(tmp_path, GATEWAY_UPSTREAM_ANTHROPIC="none").upstream_anthropic is None
+    assert list(of(tmp_path, GATEWAY_UPSTREAM_ANTHROPIC="none").upstreams) == ["openai", "gemini"]
 
 
 def test_beyond_loopback(tmp_path: Path) -> None:

@@ -24,6 +24,11 @@ CLIENTS = {
             *("x-codex-parent-thread-id: s1", "x-openai-subagent: collab_spawn"),
         ],
     ),
+    # Frameworks that send no ids of their own: OpenAI Agents, LangGraph.
+    "by our headers": (
+        ["x-elision-session: s1"],
+        ["x-elision-session: s1/helper", "x-elision-parent: s1"],
+    ),
     "opencode": (
         ["x-session-id: ses_1"],
         ["x-session-id: ses_2", "x-parent-session-id: ses_1"],

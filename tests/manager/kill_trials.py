@@ -125,7 +125,7 @@ def make_agent(store: str | Store, session: str, strategy: str) -> ContextManage
 
 def run_kill_trials(url: str, run: Run, *, trials: int, seed: int = 0) -> TrialTotals:
     """Kill agents `trials` times; sessions go on from trial to trial, and the next begins where one is at its end."""
-    chance, toll, session, done, forked = random.Random(seed), TrialTotals(), 1, 0, _start_fork_server()
+    chance, toll, session, done, forked = random.Random(seed), TrialTotals(), 1, 0, start_fork_server(__name__)
     for _ in range(trials):
         acks = _run_and_kill(forked, url, f"s{session}", run, done, chance)
         toll.trials += 1
@@ -140,10 +140,10 @@ def run_kill_trials(url: str, run: Run, *, trials: int, seed: int = 0) -> TrialT
     return toll
 
 
-def _start_fork_server() -> Any:
-    """Where children are forked from. It imports this module, which it finds in its working folder."""
+def start_fork_server(module: str) -> Any:
+    """Where children are forked from. It imports `module`, which it finds in its working folder."""
     forked = multiprocessing.get_context("forkserver")
-    forked.set_forkserver_preload([__name__])
+    forked.set_forkserver_preload([module])
     with contextlib.chdir(Path(__file__).parents[__name__.count(".")]):
         forkserver.ensure_running()
     return forked

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elision import Advanced
+from elision.errors import SettingError
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from tests.manager.agents import LONG
@@ -57,3 +59,14 @@ def opened(strategy: str, dialect: Any, store: MemoryStore) -> ContextManager:
         store=store,
         session="s",
     )
+
+
+@pytest.mark.parametrize("action", [{"arguments": "{}"}, {"name": 3}, 5])
+def test_an_action_without_a_name_is_refused(action: Any) -> None:
+    """The sentence says what an action is."""
+    with opened(STRATEGIES[0], "openai", MemoryStore()) as context:
+        context.turns.begin("Find it.")
+        with pytest.raises(
+            SettingError, match=r"an action is a text or \{'name': ..., 'arguments': ...\}, not (dict|int)"
+        ):
+            context.turns.add("thought", action, "result")

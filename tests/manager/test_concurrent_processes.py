@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 from collections.abc import Iterator
 from itertools import pairwise
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from elision.trajectory.events import PassDecided, RequestSent, TurnAdded
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from tests.figures import ReportFigures
-from tests.manager.kill_trials import PATIENCE, STRATEGIES, hash_messages
+from tests.manager.kill_trials import PATIENCE, STRATEGIES, hash_messages, start_fork_server
 from tests.manager.test_durable import recorded
 from tests.soak import SOAK
 from tests.stores.implementations import STORES
@@ -36,7 +34,7 @@ class Agent:
     """A process that prepares calls of session `s`. shared: whether others may write to it as well."""
 
     def __init__(self, url: str, strategy: str, *, shared: bool) -> None:
-        forked = _start_fork_server()
+        forked = start_fork_server(__name__)
         self.pipe, theirs = forked.Pipe()
         self.process = forked.Process(target=serve_calls, args=(url, strategy, shared, theirs), daemon=True)
         self.process.start()
@@ -54,15 +52,6 @@ class Agent:
         self.pipe.close()
         self.process.join(PATIENCE)
         assert self.process.exitcode == 0
-
-
-def _start_fork_server() -> Any:
-    """Where agents are forked from. It imports this module, which it finds in its working folder."""
-    forked = multiprocessing.get_context("forkserver")
-    forked.set_forkserver_preload([__name__])
-    with contextlib.chdir(Path(__file__).parents[__name__.count(".")]):
-        forkserver.ensure_running()
-    return forked
 
 
 def serve_calls(url: str, strategy: str, shared: bool, pipe: Connection) -> None:

@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
+from tests.properties.builders import lines
 
 PLAN = "masking(window=2, fold=true, schedule=every-turn, gist=0)"
 
 #: How 39 lines are shown that the first result has.
 REPEAT = "[same as t1.1 (read_file f1.py)]"
-
-
-def lines(first: int, last: int) -> str:
-    return "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(first, last))
 
 
 def make_messages(*results: str, tool: str = "read_file") -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, result, trajectory, turn
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
+from tests.properties.builders import lines
 from tests.soak import SOAK, pair_cases
 
 BOUND, FREE = "claude-opus-5-5", "claude-opus-4-8"
@@ -35,10 +36,6 @@ THINKS: dict[str, Any] = {"type": "adaptive"}
 _REFERENCE = re.compile(r"\[same as (?:lines (\d+)–(\d+) of )?(?:turn |t)(\d+)(?:\.1)?(?: \([^)\n]*\))?\]")
 
 Json = dict[str, Any]
-
-
-def lines(first: int, last: int) -> str:
-    return "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(first, last))
 
 
 def make_run(*texts: str) -> Trajectory:

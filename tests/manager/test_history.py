@@ -52,15 +52,24 @@ def test_old_objects_are_looked_at_in_turn() -> None:
     assert sum(costs) >= len(messages)
 
 
-def test_an_old_object_that_was_changed_is_noticed() -> None:
-    """Within as many calls as it takes to look at all of them."""
+def test_what_is_read_is_placed_in_its_turns() -> None:
+    """An answer begins a turn; its results and the user's words belong to it."""
+    messages = [*make_history("openai", 4), {"role": "user", "content": "More."}]
+    found = read(messages[:-3])
+    assert found.turns.turn_count == 3
+    assert [found.extend([message]) for message in messages[-3:]] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("place", [2, 3])
+def test_an_old_object_that_was_changed_is_noticed(place: int) -> None:
+    """Within as many calls as it takes to look at all of them, one by one."""
     messages = make_history("openai", 100)
     found = read(messages)
-    messages[2]["content"] = "changed by its owner"
+    messages[place]["content"] = "changed by its owner"
     places = [found.count_common(messages) for _ in range(_SAMPLE_STRIDE)]
-    assert 2 in places
+    assert place in places
     messages[-1]["content"] = "changed as well"
-    assert read(make_history("openai", 100)).count_common(messages) == 2
+    assert read(make_history("openai", 100)).count_common(messages) == place
 
 
 def test_messages_parsed_anew_are_compared_once_each() -> None:

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from elision.errors import UnknownHandle
-from elision.manager import line_search
-from elision.manager.line_search import find_matching_lines
+from elision.manager import observation_text
+from elision.manager.observation_text import find_matching_lines
 
 LINES = ["def parse(text):", "größe = ١٢", "    naïve(x)", "", "def Parse():", "a]b \\w [c]"]
 
@@ -86,7 +86,7 @@ def test_a_line_that_could_take_seconds_is_not_searched() -> None:
 
 def test_all_lines_together_have_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it is over, no further line is searched."""
-    monkeypatch.setattr(line_search, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(observation_text, "SEARCH_SECONDS", 0.0)
     with pytest.raises(UnknownHandle, match="takes too long here"):
         find_matching_lines(LINES, "a")
 
@@ -102,7 +102,7 @@ def test_the_engine_is_loaded_when_a_pattern_is_searched() -> None:
     code = """
 import sys
 from elision import ContextManager
-from elision.manager.line_search import find_matching_lines
+from elision.manager.observation_text import find_matching_lines
 assert "re2" not in sys.modules
 find_matching_lines(["a"], "a")
 assert "re2" in sys.modules

@@ -42,6 +42,8 @@ def test_a_handle_gives_the_very_text() -> None:
         ({"lines": "2-3"}, "2: line 0: value 0\n3: line 1: value 977"),
         ({"lines": "121-"}, "121: line 119: value 116263"),
         ({"lines": "7"}, "7: line 5: value 4885"),
+        ({"lines": "1"}, "1: 3"),
+        ({"lines": "-2"}, "1: 3\n2: line 0: value 0"),
         ({"lines": "500-600"}, "[no line matches; there are 121 lines]"),
         ({"head": 1}, "1: 3"),
         (

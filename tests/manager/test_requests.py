@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -59,7 +59,7 @@ MODELS: dict[Api, tuple[str, ...]] = {
     "anthropic": ("claude-sonnet-4-5", "claude-opus-5-5"),
     "gemini": ("gemini-3-pro-preview",),
 }
-APIS: tuple[Api, ...] = get_args(Api)
+APIS = tuple(MODELS)
 #: Turns that are played, and of how many runs of a file, unless all are.
 MOST, RUNS = (10_000, 10_000) if SOAK else (20, 1)
 #: Requests with edits of ours that are looked at in one session, unless all are.

@@ -88,3 +88,8 @@ def list_summaries(session: Log) -> list[tuple[int, int]]:
     """(call, covers) of every summary made."""
     passes = (event for event in session.events if isinstance(event, PassDecided))
     return [(event.call, event.summary.covers) for event in passes if event.summary is not None]
+
+
+def lines(first: int, last: int) -> str:
+    """Return numbered lines, from `first` to before `last`, of which no two are alike."""
+    return "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(first, last))

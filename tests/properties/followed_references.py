@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from elision.strategies.numbered_lines import cut_number
 from elision.trajectory.plan import Edit, FoldedRun, Gutter
+from tests.strategies.unfolding import cut_number
 
 REFERENCE: Final = re.compile(
     r"\[same as (?:lines (?:numbered (?P<prefix>\S*?:)?(?P<first>\d+)–(?P<last>\d+)|(?P<top>\d+)–(?P<end>\d+)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from elision.strategies.repeated_lines import unfold_text
 from elision.trajectory.content import Text
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, RequestSent
@@ -15,6 +14,7 @@ from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
 from tests.properties.followed_references import check_references
+from tests.strategies.unfolding import unfold_text
 
 #: What may stand where an observation stood.
 _FORMS = dict.fromkeys(("observation", "folded", "placeholder", "clipped"), "observation")

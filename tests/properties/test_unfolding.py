@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elision.formats.registry import read_runs
 from elision.strategies.fold_references import SourceNames
-from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text, unfold_text
+from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text
 from elision.trajectory.plan import Edit, FoldedRun, Key, make_handle
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -19,6 +19,7 @@ from tests.figures import ReportFigures
 from tests.properties.followed_references import check_references
 from tests.properties.repeated_texts import Piece, draw_texts, write_text
 from tests.soak import SOAK
+from tests.strategies.unfolding import unfold_text
 
 #: Sessions of a few observations each.
 SESSIONS = 1_000_000 if SOAK else 500
@@ -27,6 +28,7 @@ NAMES = SourceNames(describe_call=lambda key: f"read_file f{key[0]} (1).py")
 _pieces = st.builds(
     Piece, st.integers(0, 11), st.integers(0, 19), st.integers(0, 12), st.integers(0, 120), st.integers(0, 2)
 )
+
 _texts = st.builds(write_text, st.lists(_pieces, max_size=4), st.sampled_from(["", "\n", "\r\n"]))
 
 

@@ -7,21 +7,18 @@ from typing import get_args
 import pytest
 
 from elision.errors import SpecError
-from elision.providers.host import HostName
-from elision.providers.provider import Api
 from elision.providers.provider_table import (
     DEFAULT_PROVIDER,
-    HOSTS,
     PROVIDERS,
+    DialectName,
     find_provider,
     find_provider_or_default,
 )
 
 
-def test_the_types_name_what_the_table_has() -> None:
-    """Type checkers know every API and every host, and no other."""
-    assert set(get_args(Api)) == set(PROVIDERS)
-    assert set(get_args(HostName)) == set(HOSTS)
+def test_the_type_names_what_the_table_has() -> None:
+    """A user's type checker knows every API, and no other."""
+    assert set(get_args(DialectName)) == {"auto", *PROVIDERS}
 
 
 def test_a_name_is_found() -> None:

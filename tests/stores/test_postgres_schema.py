@@ -12,7 +12,7 @@ import pytest
 
 from elision.errors import StoreError
 from elision.stores.postgres.connection import PostgresDatabase
-from elision.stores.postgres.schema import SCRIPT, VERSION
+from elision.stores.postgres.store import SCRIPT, VERSION
 from elision.stores.sql_dialect import split_statements
 from elision.stores.store import KeepsSecret
 from elision.stores.store_urls import open_for_reading, open_store

@@ -14,11 +14,7 @@ from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.trajectory.events import PassDecided
 from elision.trajectory.turn import Head, Turn
-from tests.properties.builders import PLAIN, begin_session, call, result, run_session, turn, write_brief_summary
-
-
-def lines(first: int, last: int) -> str:
-    return "\n".join(f"line {number} says what the {number * 7919}th word of it is" for number in range(first, last))
+from tests.properties.builders import PLAIN, begin_session, call, lines, result, run_session, turn, write_brief_summary
 
 
 def read(index: int, text: str, tool: str = "read_file") -> Turn:

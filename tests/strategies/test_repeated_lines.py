@@ -11,10 +11,10 @@ from elision.strategies.repeated_lines import (
     fold_observation,
     fold_text,
     keep_saving_runs,
-    unfold_text,
 )
 from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
+from tests.strategies.unfolding import unfold_text
 from tests.work import assert_linear
 
 CODE = [f"    self.field_{number} = compute_value(source, {number * 7})" for number in range(40)]

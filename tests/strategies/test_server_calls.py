@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from elision.strategies.server_calls import ServerCalls
+from elision.strategies.policy import ServerCalls
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.turn import Turn
 from tests.properties.builders import long_text, run_session, step

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.summarizers.reasoning_budget import FIRST, ReasoningBudget
+from elision.summarizers.model_summarizer import FIRST, ReasoningBudget
 
 
 def test_it_doubles_up_to_its_ceiling() -> None:

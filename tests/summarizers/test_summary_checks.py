@@ -13,8 +13,13 @@ import pytest
 from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.summarizers.digest import write_digest
-from elision.summarizers.must_keep_facts import count_needed_facts, find_key_facts, find_missing_facts
-from elision.summarizers.summary_checks import check_summary, find_problem
+from elision.summarizers.summary_checks import (
+    check_summary,
+    count_needed_facts,
+    find_key_facts,
+    find_missing_facts,
+    find_problem,
+)
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import make_counter
 from tests.summarizers.turns import make_filler_turn, make_request, make_turn

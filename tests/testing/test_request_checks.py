@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,9 +13,10 @@ from elision.providers.provider import Api
 from elision.providers.provider_table import find_provider
 from elision.testing import request_checks
 from elision.testing.builders import anthropic_messages, openai_messages, responses_items, steps, trajectory
+from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.testing.request_checks import find_problems
 
-APIS: tuple[Api, ...] = get_args(Api)
+APIS = tuple(RESPONSE_FORMATS)
 RUN = trajectory(*steps(3))
 
 

@@ -74,7 +74,7 @@ def test_counts_are_cached_by_content() -> None:
     vocabulary = VocabularyCounter("cl100k")
     for text in ("a", "b" * 1_000, "a", "b" * 1_000):
         vocabulary.count(text)
-    assert vocabulary.cached_texts == 2
+    assert len(vocabulary._known_counts) == 2
 
 
 def test_vocabularies_are_not_fetched() -> None:
@@ -136,7 +136,7 @@ def test_kept_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = VocabularyCounter("o200k")
     texts = [f"text number {number} of many" for number in range(1_000)]
     first = [fresh.count(text) for text in texts]
-    assert fresh.cached_texts <= 100
+    assert len(fresh._known_counts) <= 100
     asked: list[str] = []
     monkeypatch.setattr(fresh._encoder, "count", lambda text: asked.append(text) or 7)
     assert fresh.count(texts[-1]) == first[-1]
@@ -159,5 +159,5 @@ def test_kept_counts_take_a_few_megabytes() -> None:
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert counter.cached_texts <= tokens.TEXTS_KEPT
+    assert len(counter._known_counts) <= tokens.TEXTS_KEPT
     assert held < 8_000_000

@@ -57,7 +57,7 @@ def test_a_configuration_in_a_variable_is_kept() -> None:
 @pytest.mark.parametrize("broken", ["{", "[1]", "7"])
 def test_a_broken_configuration_is_refused(broken: str) -> None:
     """The error names the variable."""
-    with pytest.raises(ElisionError, match="OPENCODE_CONFIG_CONTENT is not (a )?JSON"):
+    with pytest.raises(ElisionError, match=r"OPENCODE_CONFIG_CONTENT is not (a )?JSON"):
         plan_launch(AGENTS["opencode"], [], GATEWAY, FOLDER_HERE, {"OPENCODE_CONFIG_CONTENT": broken})
 
 

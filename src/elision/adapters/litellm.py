@@ -20,7 +20,7 @@ from elision.manager.advanced_options import CacheControl
 from elision.manager.context_options import ContextOptions
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
-from elision.trajectory.recall_names import RECALL_TOOLS
+from elision.trajectory.recall_names import OWN_TOOLS
 
 check_framework("litellm", "1.68.2", "litellm")
 
@@ -69,7 +69,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
 
     def answer_tool_call(self, session: str, tool: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Return what the model reads for a call of a recall tool in `session`; None for other tools. Never raises."""
-        return self.calls.answer_recall(session, tool, arguments) if tool in RECALL_TOOLS else None
+        return self.calls.answer_recall(session, tool, arguments) if tool in OWN_TOOLS else None
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Return the arguments of a call with the messages that Elision made of its own."""

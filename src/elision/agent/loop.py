@@ -6,17 +6,28 @@ The context decides what each prompt holds: `context.prepare` makes it of the wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext
 from elision.agent.environment import ActionResult, Environment
 from elision.agent.message_shapes import make_user_message, render_results, render_tool, split_system
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
-from elision.agent.prompts import CONTINUE_PROMPT, INTERRUPTED_RESULT, SYSTEM_PROMPT
 from elision.agent.result import Ending, RunResult
 from elision.agent.retry import RetryPolicy
 from elision.agent.run_report import RunReport, Step
 from elision.manager.context import ContextManager
 from elision.trajectory.turn import Action
+
+#: The system prompt, where the user gives none.
+SYSTEM_PROMPT: Final = (
+    "You work on a task with the tools you are given, one step at a time. Look before you change anything, check what "
+    "you changed, and say briefly what you are about to do. When the task is done, hand in the result."
+)
+#: Said to a model that ran into its limit of output without calling a tool.
+CONTINUE_PROMPT: Final = "Your answer was cut off at its limit. Go on, in smaller steps."
+#: What a call gets that was under way when the user stopped the run.
+INTERRUPTED_RESULT: Final = ActionResult(text="[interrupted by the user]", error=True)
+
 
 #: Prompts that may be shortened for one answer, where the provider says that they are too long.
 MAX_SHORTENINGS = 3

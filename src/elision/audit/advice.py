@@ -78,7 +78,9 @@ _REMEDIES: Final[dict[Topic, _Remedy]] = {
         "Use five-minute cache entries if calls follow quickly.",
     ),
     "unused-tools": _Remedy(
-        "Definitions of tools that were never called cost", "Declare the tools that a task needs, not all of them."
+        "Definitions of tools that were never called cost",
+        "Declare the tools that a task needs, or have Elision leave out definitions beyond 2,000 tokens.",
+        'tools = "defer"',
     ),
 }
 

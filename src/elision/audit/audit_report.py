@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.audit.habits import HABITS, Habit
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
+from elision.audit.tool_bills import ToolBill, sum_tools
 from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
+from elision.trajectory.run_roles import ROLES, Role
 from elision.trajectory.trajectory import Problem
 
-Role: TypeAlias = Literal["main", "sub-agent"]
-ROLES: Final[Mapping[Role, str]] = {"main": "main agents", "sub-agent": "sub-agents"}
 #: Findings that JSON and page list, the most expensive first.
 LISTED_FINDINGS: Final = 50
 #: Share by which a recorded bill may differ from the sum of the causes before the report says so.
@@ -65,6 +65,11 @@ class AuditReport:
             for habit, total in run.habits.items():
                 found[habit] = found.get(habit, CauseTotal()) + total
         return {habit: found[habit] for habit in HABITS if habit in found}
+
+    @property
+    def tools(self) -> list[ToolBill]:
+        """The tools that the runs declare, what was paid for nothing first."""
+        return sum_tools(run.tools for run in self.runs)
 
     @property
     def stated_usd(self) -> float:
@@ -116,9 +121,8 @@ class AuditReport:
         return "raw"
 
     def list_roles(self) -> list[tuple[Role, list[AuditedRun]]]:
-        """Return the runs of each role: those of the agents themselves, and those of agents that they started."""
-        roles: tuple[tuple[Role, bool], ...] = (("main", False), ("sub-agent", True))
-        found = [(role, [run for run in self.runs if run.is_sub_agent == is_sub]) for role, is_sub in roles]
+        """Return the runs of each role that occurs."""
+        found = [(role, [run for run in self.runs if run.role == role]) for role in ROLES]
         return [(role, runs) for role, runs in found if runs]
 
     def list_readers(self) -> list[tuple[str, list[AuditedRun]]]:
@@ -142,6 +146,7 @@ class AuditReport:
             "causes": encode_causes(self.causes),
             "habits": encode_causes(self.habits),
             "roles": {role: _encode_role(runs) for role, runs in self.list_roles()},
+            "tools": [bill.to_json() for bill in self.tools],
             "findings": [_encode_finding(finding) for finding in self.findings[:LISTED_FINDINGS]],
             "saving": None if self.saving is None else _encode_saving(self.saving, self.strategy),
             "runs": [_encode_run(run) for run in self.runs if run.file],
@@ -195,6 +200,7 @@ def _encode_finding(finding: AuditFinding) -> dict[str, Any]:
         "place": finding.place,
         "seconds_since_call_before": finding.seconds,
         "inferred": finding.is_inferred,
+        "changed": list(finding.changed),
     }
 
 
@@ -203,6 +209,8 @@ def _encode_role(runs: Sequence[AuditedRun]) -> dict[str, Any]:
         "runs": sum(run.runs for run in runs),
         "calls": sum(run.calls for run in runs),
         "usd": sum(run.usd for run in runs),
+        "first_tokens": sum(run.first_tokens for run in runs),
+        "first_read": sum(run.first_read for run in runs),
         "causes": encode_causes(sum_causes(runs)),
     }
 
@@ -217,7 +225,7 @@ def _encode_run(run: AuditedRun) -> dict[str, Any]:
         "priced_as": None if run.prices is None else run.prices.name,
         "calls": run.calls,
         "cached": run.is_cached,
-        "role": "sub-agent" if run.is_sub_agent else "main",
+        "role": run.role,
         "usd": run.usd,
         "recorded_usd": run.stated_usd if stated else None,
         "difference": compare_bills(run.stated_usd, run.stated_list_usd) if stated else None,

@@ -191,6 +191,8 @@ def describe_finding(finding: AuditFinding) -> str:
 
 def _explain_edit(finding: AuditFinding) -> str:
     """Return whose edit a changed prefix was, as far as the log shows; "" for every other cause."""
+    if finding.changed and finding.cause in ("prefix-changed", "missed"):
+        return f"; {' and '.join(finding.changed)} changed before this call"
     if finding.cause != "prefix-changed" or not finding.first_token:
         return ""
     if finding.place == "system prompt, tools or task":

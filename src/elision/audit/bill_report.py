@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.audit.advice import list_advice
-from elision.audit.audit_report import LISTED_FINDINGS, ROLES, AuditReport, compare_bills, sum_causes
+from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills, sum_causes
 from elision.audit.audit_wording import (
     READER_COLUMNS,
     describe_finding,
@@ -21,7 +21,7 @@ from elision.audit.audit_wording import (
     suggest_command,
     write_audit_headline,
 )
-from elision.audit.cause_table import CAUSES, Cause, CauseTotal
+from elision.audit.cause_table import CAUSES, LIFETIMES, Cause, CauseTotal
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import NOTHING, format_count, format_share, format_usd
 from elision.lab.report.replay_report import build_problem_section, build_summary_sections
@@ -38,6 +38,7 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.telemetry.percent import format_signed_percent
+from elision.trajectory.run_roles import ROLE_TITLES
 
 #: Calls that a terminal lists.
 _FEW_CALLS: Final = 5
@@ -75,6 +76,7 @@ def _build_sections(report: AuditReport, paths: Sequence[Path], *, detail: bool)
         yield Section("", [_build_cause_table(report)])
         yield from _show_findings(report)
         yield from _show_roles(report)
+        yield from _show_tools(report)
         yield _show_readers(report)
         yield from build_summary_sections(report.tables)
         if any(run.file for run in report.runs):
@@ -151,7 +153,7 @@ def _show_findings(report: AuditReport) -> Iterator[Section]:
 
 
 def _show_roles(report: AuditReport) -> Iterator[Section]:
-    """Yield what the agents and their sub-agents were billed, where there are any of these."""
+    """Yield one bill for the whole tree, by role: agents, those that they started, and side calls."""
     roles = report.list_roles()
     if len(roles) < 2:
         return
@@ -161,25 +163,66 @@ def _show_roles(report: AuditReport) -> Iterator[Section]:
         Column("calls", 2),
         Column("USD", 5),
         Column("share", 4),
-        Column("first write", 1),
+        Column("first write", 3),
+        Column("head from cache", 2),
+        Column("lifetimes", 1),
     ]
     rows = []
     for role, runs in roles:
         usd = sum(run.usd for run in runs)
-        first = sum_causes(runs).get("first-write", CauseTotal())
+        causes = sum_causes(runs)
+        first = causes.get("first-write", CauseTotal())
+        shared = divide_or_none(sum(run.first_read for run in runs), sum(run.first_tokens for run in runs))
         rows.append(
             TableRow(
                 [
-                    ROLES[role],
+                    ROLE_TITLES[role],
                     format_count(sum(run.runs for run in runs)),
                     format_count(sum(run.calls for run in runs)),
                     format_usd(usd),
                     format_share(divide_or_none(usd, report.usd)),
                     format_usd(first.usd),
+                    NOTHING if shared is None else format_share(shared),
+                    format_usd(sum(total.usd for cause, total in causes.items() if cause in LIFETIMES)),
                 ]
             )
         )
-    yield Section("Agents and their sub-agents", [Table(columns, rows)])
+    text = (
+        "What of first prompts other runs had left in the cache, and what expired entries and writes for an hour cost."
+    )
+    yield Section("Agents, their sub-agents and side calls", [Table(columns, rows)], text)
+
+
+def _show_tools(report: AuditReport) -> Iterator[Section]:
+    """Yield the tools that were paid for and never called, if any: a few in a terminal, more on a page."""
+    idle = [bill for bill in report.tools if bill.idle_usd]
+    columns = [
+        Column("tool"),
+        Column("never called", 7),
+        Column("tokens", 5),
+        Column("calls", 4),
+        Column("runs", 3),
+        Column("without call", 2),
+        Column("all its prompts", 1),
+    ]
+    rows = [
+        TableRow(
+            [
+                bill.name,
+                format_usd(bill.idle_usd),
+                format_count(bill.tokens),
+                format_count(bill.calls),
+                format_count(bill.runs),
+                format_count(bill.idle_runs),
+                format_usd(bill.usd),
+            ]
+        )
+        for bill in idle[:LISTED_FINDINGS]
+    ]
+    text = "What their definitions cost, in USD, in the prompts of runs that never call them."
+    if rows:
+        yield Section("Tools that were declared in vain", [Table(columns, rows[:_FEW_CALLS])], text, only="terminal")
+        yield Section("Tools that were declared in vain", [Table(columns, rows)], text, only="page")
 
 
 def _show_readers(report: AuditReport) -> Section:

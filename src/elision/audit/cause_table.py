@@ -70,6 +70,8 @@ REWRITES: Final = frozenset[Cause](
 )
 #: Of these, the ones whose other course is known: the same tokens, read. A compaction leaves another prompt.
 AVOIDABLE_REWRITES: Final = REWRITES - {"compaction"}
+#: Causes by how long cache entries live.
+LIFETIMES: Final = frozenset[Cause]({"expired-5m", "expired-1h", "hour-paid", "hour-unpaid"})
 #: Causes that say only when a token was sent; what the token is comes first there.
 PLAIN: Final = frozenset[Cause]({"first-write", "growth", "context"})
 

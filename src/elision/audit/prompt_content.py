@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elision.audit.cause_table import Cause
+from elision.audit.tool_bills import bill_tools
 from elision.lab.evidence import collect_evidence
 from elision.lab.recorded_requests import RecordedRequest
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.plan import Key
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.tool_definitions import get_tool_name, list_tools
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Head, Observation, Turn
+from elision.trajectory.turn import Observation, Turn
 from elision.trajectory.view import Segment, Track, View
 
 #: So many lines in a row count as repeated where they occurred before; fewer may be chance.
@@ -49,12 +49,12 @@ class PromptContent:
         ends = self.find_ends(request)
         repeated = self._repeats.measure_shares(request.counted)
         segments = request.counted.segments
-        tools = next((place for place, segment in enumerate(segments) if segment.kind == "tools"), 0)
+        tools = _find_tools(segments)
         spans: list[CausedSpan] = []
         for place, segment in enumerate(segments):
             start = ends[place - 1] if place else 0
             stop = ends[place]
-            if place == tools and segment.kind in ("tools", "hidden"):
+            if place == tools:
                 spans.append(CausedSpan(start, start + round(self._unused_tools * (stop - start)), "unused-tools"))
                 continue
             middle = start + round(repeated[place] * (stop - start))
@@ -62,6 +62,14 @@ class PromptContent:
             if self._is_dead(segment, request.call):
                 spans.append(CausedSpan(middle, stop, "dead-output"))
         return [span for span in spans if span.start < span.stop]
+
+    def find_tools(self, request: RecordedRequest) -> tuple[int, int]:
+        """Return where the definitions of tools begin and end in the billed prompt, in tokens."""
+        place = _find_tools(request.counted.segments)
+        if place is None:
+            return 0, 0
+        ends = self.find_ends(request)
+        return (ends[place - 1] if place else 0), ends[place]
 
     def describe_place(self, request: RecordedRequest, tokens: int) -> str:
         """Return where in the prompt of `request` token `tokens` is, in words.
@@ -97,6 +105,12 @@ class PromptContent:
         return call > max(self._last_use.get((segment.turn, segment.index), 0), segment.turn + 1)
 
 
+def _find_tools(segments: Sequence[Segment]) -> int | None:
+    """Return which segment has the definitions of tools; None where no segment has them."""
+    place = next((place for place, segment in enumerate(segments) if segment.kind == "tools"), 0)
+    return place if segments and segments[place].kind in ("tools", "hidden") else None
+
+
 def _describe_byte(segment: Segment, share: float) -> str:
     """Return the tool of a result, and the byte of its text before which `share` of it is."""
     if not isinstance(segment.source, Observation):
@@ -118,15 +132,8 @@ def find_last_uses(trajectory: Trajectory) -> dict[Key, int]:
 
 def measure_unused_tools(trajectory: Trajectory, sizer: Sizer) -> float:
     """Return the share of the tool definitions' tokens, 0 to 1, that belongs to tools which the run never calls."""
-    called = {action.name for turn in trajectory.turns for action in turn.actions}
-    unused = every = 0
-    for tool in list_tools(trajectory.head):
-        tokens = sizer.count_tools(Head(tools=(tool,)))
-        every += tokens
-        if get_tool_name(tool) not in called:
-            unused += tokens
-    # A run without any call may have been cut off before its first one.
-    return unused / every if every and called else 0.0
+    bills = bill_tools(trajectory, sizer, 1.0).values()
+    return sum(bill.idle_usd for bill in bills)
 
 
 @dataclass(slots=True)

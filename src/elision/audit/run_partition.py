@@ -17,11 +17,13 @@ from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE
 from elision.audit.habits import CallExample, Habit, HabitMeter, pick_examples
 from elision.audit.hour_premium import HourPremiums
 from elision.audit.prompt_content import CausedSpan, PromptContent
+from elision.audit.tool_bills import ToolBill, bill_tools
 from elision.errors import PriceError
 from elision.lab.recorded_requests import RecordedRequest, list_requests
 from elision.trajectory.cache import HOUR_SECONDS
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices, Rates
+from elision.trajectory.run_roles import Role, find_run_role
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
@@ -40,7 +42,8 @@ class AuditFinding:
     """One call at which old text was sent again.
 
     tokens: sent again. place: where in the prompt the first of them is. seconds: since the model's call before, None if
-    unknown. is_inferred: a compaction that the log does not state; the prompt fell.
+    unknown. is_inferred: a compaction that the log does not state; the prompt fell. changed: what the log says was
+    changed before the call, other than turns: "the tools".
     """
 
     file: str
@@ -53,6 +56,7 @@ class AuditFinding:
     place: str
     seconds: float | None = None
     is_inferred: bool = False
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +79,7 @@ class AuditedCall:
     causes: dict[Cause, CauseTotal] = field(default_factory=dict)
     habits: dict[Habit, CauseTotal] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
+    tools_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,9 @@ class AuditedRun:
     usd: of all calls whose model has a price, at list prices. stated_usd: what the log states, and stated_list_usd: the
     list price of the same calls. unpriced_calls, unpriced_tokens: of models without a price. copied_calls: of which
     another log has a copy; they are in no sum. runs: how many it stands for, in the audit of a study. examples:
-     by cause and habit, the calls that show it best, the most expensive first.
+     by cause and habit, the calls that show it best, the most expensive first. tools: that it declares, by name.
+    role: who made it. first_tokens: of its first prompt; first_read: of these, the ones that other runs had left in the
+    cache.
     """
 
     file: str
@@ -106,12 +113,16 @@ class AuditedRun:
     examples: dict[Cause | Habit, tuple[CallExample, ...]] = field(default_factory=dict)
     findings: tuple[AuditFinding, ...] = ()
     runs: int = 1
-    is_sub_agent: bool = False
+    tools: dict[str, ToolBill] = field(default_factory=dict)
+    role: Role = "main"
+    first_tokens: int = 0
+    first_read: int = 0
 
 
-def is_sub_agent(trajectory: Trajectory) -> bool:
-    """Return whether another run started this one. Readers name a fork after what it continues."""
-    return bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
+def find_role(trajectory: Trajectory) -> Role:
+    """Return who made a run. Readers name a fork after what it continues, and that is no other agent."""
+    is_started = bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
+    return find_run_role(trajectory.head, trajectory.turns, is_started=is_started)
 
 
 def find_list_prices(model: str, on: date | None) -> Prices | None:
@@ -166,6 +177,7 @@ def partition_run(
         copied_calls=len(calls) - len(counted),
         causes=causes,
         habits=habits,
+        tools=bill_tools(trajectory, sizer, sum(call.tools_usd for call in priced)),
         examples={what: pick_examples(calls) for what, calls in shown.items()},
         findings=tuple(finding for call in priced for finding in call.findings),
     )
@@ -200,6 +212,7 @@ class _RunPartition:
         self._reports_writes = any(request.usage.cache_write for request in sent)
         self._before: dict[str, RecordedRequest] = {}
         self._newest: RecordedRequest | None = None
+        self._first = sent[0].usage
         self._premiums: dict[str, HourPremiums] = {}
         self._calls: list[AuditedCall] = []
 
@@ -240,7 +253,9 @@ class _RunPartition:
             model=run.model,
             prices=self._prices.get(run.model) or self._prices[first],
             is_cached=self._is_cached,
-            is_sub_agent=is_sub_agent(run),
+            role=find_role(run),
+            first_tokens=self._first.prompt,
+            first_read=self._first.cache_read,
         )
         return found, self._calls
 
@@ -267,6 +282,7 @@ class _RunPartition:
         call.causes = {cause: replace(total, calls=1) for cause, total in found.items() if total.tokens or total.usd}
         call.usd = sum(total.usd for total in found.values()) + usage.cache_write_1h * rate
         call.findings = tuple(findings)
+        call.tools_usd = curve.cost(*self._content.find_tools(request))
         before = self._before.get(request.model) or self._newest
         old = 0 if before is None or request.restart else min(usage.prompt, before.usage.prompt)
         ends = self._content.find_ends(request)
@@ -340,6 +356,7 @@ class _RunPartition:
             place=self._content.describe_place(request, region.start),
             seconds=seconds,
             is_inferred=request.restart == "inferred",
+            changed=tuple(each.what for each in self._trajectory.changes if each.before == request.call),
         )
 
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from elision.lab.outcomes_runs import InstanceNamer
     from elision.trajectory.prices import Prices
 
-#: How the address of a store begins.
-_STORES = ("sqlite:", "postgresql:", "postgres:", "linear-hash:")
-
 
 def outcomes(
     runs: Annotated[
@@ -136,4 +133,7 @@ def _split_name(argument: str) -> tuple[str, str]:
 
 
 def _is_store(text: str) -> bool:
-    return text.startswith(_STORES)
+    from elision.stores.store_urls import STORE_KINDS
+
+    scheme, colon, _ = text.partition(":")
+    return bool(colon) and scheme in STORE_KINDS

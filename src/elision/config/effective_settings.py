@@ -78,6 +78,7 @@ class Settings:
     cache_control: str
     cache_ttl: str
     recall: str
+    tools: str
     tokens: str
     redaction: Redaction
     log: str
@@ -166,6 +167,7 @@ _OPTIONS = (
     "cache_control",
     "cache_ttl",
     "recall",
+    "tools",
     "tokens",
 )
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from elision.config import setting_readers
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_readers import Reader, optional, whole
+from elision.providers.provider_table import HOSTS
 
 #: Prefix of their names; in a file they are in the table of that name, without the prefix.
 TABLE: Final = "gateway"
@@ -66,23 +67,14 @@ _LISTENING: Final = (
 )
 
 _UPSTREAM: Final = (
-    _key(
-        "upstream_openai",
-        optional(setting_readers.upstream),
-        "https://api.openai.com",
-        "provider for OpenAI's shapes, with or without /v1 at the end; none for no provider",
-    ),
-    _key(
-        "upstream_anthropic",
-        optional(setting_readers.upstream),
-        "https://api.anthropic.com",
-        "provider for Anthropic's shape; none for no provider",
-    ),
-    _key(
-        "upstream_gemini",
-        optional(setting_readers.upstream),
-        "https://generativelanguage.googleapis.com",
-        "provider for Gemini's shape; the client's /v1beta or /v1 is forwarded; none for no provider",
+    *(
+        _key(
+            f"upstream_{host.name}",
+            optional(setting_readers.upstream),
+            host.root_url,
+            f"provider for {host.title}'s requests, with or without a version at the end; none for no provider",
+        )
+        for host in HOSTS.values()
     ),
     _key(
         "connect_seconds", setting_readers.seconds, 10.0, "seconds to connect to the provider, names and TLS included"
@@ -114,6 +106,12 @@ _WHAT: Final = (
         setting_readers.flag,
         False,
         "forwards everything unchanged; decides, prices and stores what would be hidden",
+    ),
+    _key(
+        "pin_tools",
+        setting_readers.flag,
+        False,
+        "sends tools in the order, and with the keys, that they first had in the session, where they say the same",
     ),
 )
 

@@ -10,7 +10,7 @@ from elision.config import setting_readers
 from elision.config.setting_readers import Reader, optional, whole
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
 from elision.providers.provider_table import PROVIDERS
-from elision.stores.store_urls import DEFAULT_STORE
+from elision.stores.store_urls import DEFAULT_STORE, FORMS
 
 #: Before a setting's name in capitals: the variable of the environment.
 PREFIX: Final = "ELISION_"
@@ -263,8 +263,7 @@ _SESSION: Final = (
         "store",
         "session",
         setting_readers.store,
-        "where sessions are kept: memory:, sqlite:///FILE, postgresql://HOST/DATABASE, "
-        "linear-hash:///FOLDER; sqlite: is sessions.db in your state folder",
+        f"where sessions are kept: {', '.join(FORMS)}; sqlite: is sessions.db in your state folder",
         default=DEFAULT_STORE,
     ),
     _make_key(
@@ -286,7 +285,7 @@ _SESSION: Final = (
         "dialect",
         "session",
         setting_readers.choice(("auto", *PROVIDERS)),
-        "shape of the messages: openai, openai-responses, anthropic or gemini; auto detects it",
+        f"shape of the messages: {', '.join(PROVIDERS)}; auto detects it",
         default="auto",
     ),
     _make_key(
@@ -323,6 +322,13 @@ _SESSION: Final = (
         setting_readers.choice(("auto", "caller", "never")),
         "who offers the recall tools: auto adds them to requests; caller offers its own; never turns recall off",
         default="auto",
+    ),
+    _make_key(
+        "tools",
+        "session",
+        setting_readers.choice(("send", "defer")),
+        "send sends all definitions of tools; defer leaves those beyond 2,000 tokens out until the model asks for them",
+        default="send",
     ),
     _make_key(
         "tokens",

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError, SpecError
 from elision.providers.provider_table import PROVIDERS
-from elision.stores.store_urls import FORMS, OPENERS
+from elision.stores.store_urls import FORMS, STORE_KINDS
 from elision.strategies.schedules import HindsightSchedule, Schedule
 from elision.strategies.spec import parse_schedule
 from elision.trajectory.price_lookup import find_prices
@@ -206,7 +206,7 @@ def patterns(value: object) -> tuple[tuple[str, str], ...]:
 def store(value: object) -> str:
     """The address of a store."""
     scheme, colon, _ = str(value).partition(":")
-    if not isinstance(value, str) or not colon or scheme not in OPENERS:
+    if not isinstance(value, str) or not colon or scheme not in STORE_KINDS:
         raise ValueError(f"give one of: {', '.join(FORMS)}")
     return value.strip()
 

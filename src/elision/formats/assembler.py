@@ -16,7 +16,7 @@ from elision.providers.shared.json_reading import AssistantMessage, join_lines
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content
 from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
-from elision.trajectory.trajectory import Compaction, CompactionKind, Problem, Trajectory
+from elision.trajectory.trajectory import Compaction, CompactionKind, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation
 from elision.trajectory.turn_builder import TurnBuilder, find_opening_text
 from elision.trajectory.usage import Usage
@@ -37,6 +37,10 @@ class Assembler:
         self._tool_definitions: list[Mapping[str, Any]] = []
         self._drafts: list[TurnBuilder] = []
         self._compactions: list[Compaction] = []
+        self._changes: list[PromptChange] = []
+        #: Settings as they are now, and as they were at the newest call.
+        self._settings: dict[str, str] = {}
+        self._settings_sent: dict[str, str] = {}
         self._calls: dict[str, TurnBuilder] = {}
         #: Ids given to calls of the newest message that came without one, in order: results without an id answer them.
         self._unnamed_ids: deque[str] = deque()
@@ -104,10 +108,23 @@ class Assembler:
                 )
             else:
                 unique[action.id] = action
+        if self._settings != self._settings_sent:
+            self._note_changes()
         draft = TurnBuilder(content, reasoning, tuple(unique.values()), usage, at, model)
         self._drafts.append(draft)
         for key in unique:
             self._calls[key] = draft
+
+    def set_setting(self, name: str, value: str) -> None:
+        """Note what a setting is for the calls to come. name: as a report calls it, such as "the thinking level"."""
+        self._settings[name] = value
+
+    def _note_changes(self) -> None:
+        """Note which settings of the next call are others than those of the call before."""
+        for name, value in self._settings.items():
+            if self._drafts and self._settings_sent.get(name) != value:
+                self._changes.append(PromptChange(before=self.turn_count + 1, what=name))
+        self._settings_sent = self._settings.copy()
 
     def take_assistant(
         self,
@@ -248,6 +265,7 @@ class Assembler:
             head=Head(messages=tuple(self._head), tools=tuple(self._tool_definitions)),
             turns=tuple(draft.build_turn(number, mode) for number, draft in enumerate(self._drafts, start=1)),
             compactions=tuple(self._compactions),
+            changes=tuple(self._changes),
             recorded_window=recorded_window,
             observations=mode,
             usd=usd,

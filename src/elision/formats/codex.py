@@ -238,6 +238,7 @@ class _Rollout:
                 self._add_head(payload)
             case "turn_context":
                 self._model = text_in(payload.get("model")) or self._model
+                self.assembler.set_setting("the reasoning effort", text_in(payload.get("effort")))
             case "response_item" if _is_from_model(payload):
                 if starts:
                     at = parse_timestamp(line.value.get("timestamp")) if self._sent is None else self._sent

@@ -19,7 +19,7 @@ from elision.errors import FormatError
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.trajectory.event_json import decode_head, decode_turn, encode_head, encode_turn
-from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.trajectory import Compaction, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import Turn
 
 VERSION = 1
@@ -36,6 +36,7 @@ class _RunHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     observations: str = ""
     compactions: tuple[Compaction, ...] = ()
+    changes: tuple[PromptChange, ...] = ()
     parent: str | None = None
     recorded_window: int | None = None
     head: dict[str, Any]
@@ -54,6 +55,7 @@ def export(trajectory: Trajectory) -> Iterator[str]:
         model=trajectory.model,
         observations="user" if trajectory.observations == "user" else "",
         compactions=trajectory.compactions,
+        changes=trajectory.changes,
         parent=trajectory.parent,
         recorded_window=trajectory.recorded_window,
         head=encode_head(trajectory.head),
@@ -157,6 +159,7 @@ def _parse_trajectory(document: Document, run: _ExportedRun) -> Trajectory:
         model=header.model,
         parent=header.parent,
         compactions=header.compactions,
+        changes=header.changes,
         recorded_window=header.recorded_window,
         observations="user" if header.observations == "user" else "tools",
     )

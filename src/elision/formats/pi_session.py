@@ -122,6 +122,8 @@ def _feed_entry(assembler: Assembler, line: JsonLine) -> None:
             message = mapping_in(entry.get("message"))
             if take := _MESSAGE_HANDLERS.get(text_in(message.get("role"))):
                 take(assembler, message, line)
+        case "thinking_level_change":
+            assembler.set_setting("the thinking level", text_in(entry.get("thinkingLevel")))
         case "context_edit":
             assembler.add_compaction(kind="cleared")
         case "branch_summary":

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from elision.errors import FormatError
 from elision.stores.store import Store
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, UsageReported
-from elision.trajectory.trajectory import Compaction, Trajectory
+from elision.trajectory.trajectory import Compaction, PromptChange, Trajectory
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 
@@ -35,6 +35,7 @@ def load_stored_session(store: Store, key: str) -> Trajectory:
             model=models.most_common(1)[0][0] if models else "",
             parent=info.parent or None,
             compactions=tuple(facts.compactions),
+            changes=tuple(facts.changes),
             observations="user" if results == {"user"} else "tools",
         )
     except ValueError as error:
@@ -49,6 +50,17 @@ class _LogFacts:
     calls: dict[int, RequestSent] = field(default_factory=dict)
     usage: dict[int, Usage] = field(default_factory=dict)
     compactions: list[Compaction] = field(default_factory=list)
+    changes: list[PromptChange] = field(default_factory=list)
+
+    def note_head(self, head: Head) -> None:
+        """Take the head of the next call, and note what of it is another one than at the call before."""
+        if self.calls:
+            before = max(self.calls) + 1
+            if head.tools != self.head.tools:
+                self.changes.append(PromptChange(before=before, what="the tools"))
+            if head.messages[: len(self.head.messages)] != self.head.messages:
+                self.changes.append(PromptChange(before=before, what="the system prompt or the task"))
+        self.head = head
 
     def complete_turn(self, turn: Turn) -> Turn:
         """Return `turn` with what is known of the call that it answers."""
@@ -65,7 +77,7 @@ def _read_log(events: Iterable[Event]) -> _LogFacts:
     for event in events:
         match event:
             case HeadSet():
-                facts.head = event.head
+                facts.note_head(event.head)
             case RequestSent():
                 facts.calls[event.call] = event
             case UsageReported():

@@ -18,7 +18,7 @@ from elision.providers.live.conversation import Conversation
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.live.pieces import LiveDialect
 from elision.trajectory.events import RecallExchanged
-from elision.trajectory.recall_names import RECALL_TOOLS
+from elision.trajectory.recall_names import OWN_TOOLS
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ class HiddenRounds:
     def _adopt_call_ids(self, own: Mapping[str, Any], recorded: ParsedMessage) -> ParsedMessage:
         """Return the recorded message, with the ids of `own` for the client's calls."""
         ids = [str(call.get("id")) for call in _list_calls(own)]
-        calls = [call for call in _list_calls(recorded.json) if _get_call_name(call) not in RECALL_TOOLS]
+        calls = [call for call in _list_calls(recorded.json) if _get_call_name(call) not in OWN_TOOLS]
         if len(ids) != len(calls) or ids == [call.get("id") for call in calls]:
             return recorded
         renamed = {id(call): {**call, "id": new} for call, new in zip(calls, ids, strict=True)}

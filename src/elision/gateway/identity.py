@@ -23,12 +23,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from elision.providers.provider import Api
 from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.run_roles import ROLES, Role
 
 ANONYMOUS: Final = "anonymous"
 #: Characters of an id that are kept as they are; a longer one, or one with control characters, is hashed.
@@ -151,7 +152,7 @@ _SESSION_FIELDS: Final = (
 def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None, namespace: str) -> ClientIdentity:
     """Identify the client of a namespace. headers: names in lower case, repeated fields joined."""
     session = _find_session_id(api, headers, body)
-    parent = headers.get("x-codex-parent-thread-id", "").strip() or headers.get("x-parent-session-id", "").strip()
+    parent = next((headers[name].strip() for name in _PARENT_HEADERS if headers.get(name, "").strip()), "")
     # Sub-agents of Claude Code share a session id, and have their own one.
     agent = headers.get("x-claude-code-agent-id", "").strip()
     if session and agent:
@@ -167,10 +168,6 @@ def _shorten_id(given: str) -> str:
     return given
 
 
-#: What agents themselves ask for, what agents ask for that they started, and what is no step of a task: compactions,
-#: titles, summaries of memories.
-Role: TypeAlias = Literal["main", "sub-agent", "side"]
-ROLES: Final[tuple[Role, ...]] = ("main", "sub-agent", "side")
 #: Claude Code, with CLAUDE_CODE_GATEWAY_HINT_HEADERS=1 (code.claude.com, llm-gateway-protocol).
 _CLAUDE_CODE_ROLES: Final[Mapping[str, Role]] = {
     "main": "main",
@@ -181,12 +178,18 @@ _CLAUDE_CODE_ROLES: Final[Mapping[str, Role]] = {
 }
 #: Codex 0.169, `x-openai-subagent`; what else it says is a sub-agent.
 _CODEX_ROLES: Final[Mapping[str, Role]] = {"compact": "side", "memory_consolidation": "side"}
-#: Claude Code, Codex, opencode: headers that only sub-agents send.
-_SUB_AGENT_HEADERS: Final = ("x-claude-code-agent-id", "x-codex-parent-thread-id", "x-parent-session-id")
+#: Headers with the session of the agent that started this one: ours, since the OpenAI Agents SDK (0.24) and LangGraph
+#: (1.2) send none of their own, Codex's and opencode's.
+_PARENT_HEADERS: Final = ("x-elision-parent", "x-codex-parent-thread-id", "x-parent-session-id")
+#: Headers that only sub-agents send.
+_SUB_AGENT_HEADERS: Final = ("x-claude-code-agent-id", *_PARENT_HEADERS)
 
 
 def find_role(headers: _Headers) -> Role:
     """Return what asks, as far as the client says it. headers: names in lower case."""
+    named = headers.get("x-elision-role", "").strip().lower()
+    if found := next((role for role in ROLES if role == named), None):
+        return found
     if found := _CLAUDE_CODE_ROLES.get(headers.get("x-claude-code-request-class", "").strip().lower()):
         return found
     if kind := headers.get("x-openai-subagent", "").strip().lower():

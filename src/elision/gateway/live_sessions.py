@@ -23,6 +23,7 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.incoming_messages import IncomingMessages
 from elision.gateway.message_bytes import MessageEncoder
 from elision.gateway.request_body import PreviousBody, RequestBody
+from elision.gateway.tool_pins import ToolPins
 from elision.manager.context import ContextManager, manage_session
 from elision.manager.eviction import PoolLimits, select_evictable
 from elision.manager.exchanges import Exchanges
@@ -78,6 +79,7 @@ class LiveSession:
     is_stale:           whether another process may have answered since, and stored hidden rounds.
     requests_to_bypass: next requests that pass unchanged, after the provider refused an edited one.
     refusals:           edited requests that the provider refused so far.
+    tool_pins:          its tools as they came first, for `pin_tools`.
     """
 
     name: str
@@ -89,6 +91,7 @@ class LiveSession:
     conversation: Conversation
     hidden_rounds: HiddenRounds
     encoder: MessageEncoder = field(default_factory=MessageEncoder)
+    tool_pins: ToolPins = field(default_factory=ToolPins)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     requests_in_flight: int = 0
     requests_unanswered: int = 0

@@ -188,7 +188,8 @@ class Proxy:
         try:
             record.reached_limit = await self._find_key_limit(model_request.identity.namespace, record)
             record.how = "shadow" if self.settings.shadow else "same"
-            sent = SessionRequest(session, session.api, url, model_request.body, conversation, request, record)
+            body = await self._pin_tools(session, model_request.body, record)
+            sent = SessionRequest(session, session.api, url, body, conversation, request, record)
             complete = await RequestHandler(
                 sent,
                 writer,
@@ -198,6 +199,22 @@ class Proxy:
             ).handle()
         finally:
             self.sessions.release_session(session, answered=complete, already_marked=writer.is_finished)
+
+    async def _pin_tools(self, session: LiveSession, body: RequestBody, record: RequestRecord) -> RequestBody:
+        """Return `body` with the tools that the session keeps, where that is wanted."""
+        pins = session.tool_pins
+        if not self.settings.pin_tools or self.settings.shadow or pins.knows(body):
+            return body
+        try:
+            if len(body.raw) <= INLINE_BYTES:
+                pinned = pins.pin_tools(body)
+            else:
+                pinned = await run_off_loop(partial(pins.pin_tools, body), choose_executor(len(body.raw)))
+        except Exception:  # noqa: BLE001 - the boundary of I9: the request goes out as it came
+            _log.exception("session %s: its tools could not be compared", session.name)
+            return body
+        record.is_pinned = pinned is not body
+        return pinned
 
     async def _forward_unmodified(
         self, request: ClientRequest, writer: ReplyWriter, url: str, api: Api | None, record: RequestRecord

@@ -21,11 +21,11 @@ from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, choose_executor
 from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.streaming.rounds import RecallCall, RoundOutcome
-from elision.trajectory.recall_names import RECALL_TOOLS
+from elision.trajectory.recall_names import FIND_TOOL, OWN_TOOLS
 
 #: Requests to the provider for one response: a model that does nothing but recall is stopped there.
 MAX_ROUNDS: Final = 8
-_RECALL_NAMES: Final = tuple(name.encode() for name in RECALL_TOOLS)
+_OWN_NAMES: Final = tuple(name.encode() for name in OWN_TOOLS)
 
 
 class RecallRounds:
@@ -162,7 +162,7 @@ class RecallRounds:
                     self._sent.log_fault("recall", error, "the model is told that nothing was found")
                     text = None
                 results.append((call, text or "[not found]"))
-        self._sent.record.recalls += len(results)
+        self._sent.record.recalls += sum(call.name != FIND_TOOL for call, _ in results)
         return merger.add_results(results)
 
     async def _save_rounds(self, merger: ResponseMerger, outcome: RoundOutcome) -> None:
@@ -189,7 +189,7 @@ class RecallRounds:
 
 def _may_call_recall(whole: bytes) -> bool:
     """Return whether a body may call a recall tool; False is certain. JSON may escape a letter of a name."""
-    return len(whole) > LARGE_BYTES or b"\\u00" in whole or any(name in whole for name in _RECALL_NAMES)
+    return len(whole) > LARGE_BYTES or b"\\u00" in whole or any(name in whole for name in _OWN_NAMES)
 
 
 def _make_decompressor(response: UpstreamResponse) -> Callable[[bytes], bytes] | None:

@@ -7,6 +7,7 @@ body of the same conversation is parsed only from its first new byte: the shared
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, compress, count
@@ -218,6 +219,26 @@ class RequestBody:
         changed |= {name: msgspec.Raw(value) for name, value in fields.items()}
         return msgspec.json.encode(changed)
 
+    def replace_field(self, name: str, value: bytes) -> RequestBody | None:
+        """Return the body with other bytes for a field that it has, and every other byte as it is; None where its
+        bytes cannot be told from others."""
+        own = self.get_raw_field(name) or b""
+        at = -1
+        for _ in range(_MAX_TRIES if own else 0):
+            at = self.raw.find(own, at + 1)
+            if at < 0:
+                break
+            # Only in the place of the field itself does another value change the field, and nothing else.
+            before, after = self.raw[:at], self.raw[at + len(own) :]
+            if _decode_or_none(b"%bnull%b" % (before, after)) == {**self._fields, name: msgspec.Raw(b"null")}:
+                found = copy(self)
+                found.raw = b"%b%b%b" % (before, value, after)
+                found._fields = {**self._fields, name: msgspec.Raw(value)}
+                found._decoded = {field: each for field, each in self._decoded.items() if field != name}
+                found._layout = None
+                return found
+        return None
+
     # -- the next of its conversation ------------------------------------------------------------------------------
 
     def make_previous(self, messages: list[bytes]) -> PreviousBody | None:
@@ -275,6 +296,13 @@ class PreviousBody:
 @lru_cache(maxsize=32)
 def _decode_cached(raw: bytes) -> Any:
     return decode_json(raw)
+
+
+def _decode_or_none(raw: bytes) -> dict[str, msgspec.Raw] | None:
+    try:
+        return _FIELDS.decode(raw)
+    except ValueError:
+        return None
 
 
 def _split_list(raw: memoryview) -> list[bytes]:

@@ -56,7 +56,7 @@ class UpstreamRequest:
 
 async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequence[ParsedMessage]) -> UpstreamRequest:
     """Encode the request of `view`: the client's own bytes where it changes nothing."""
-    if not (view.added_tools or view.extra) and _is_unchanged(sent, view, messages):
+    if not (view.added_tools or view.sent.defers_tools or view.extra) and _is_unchanged(sent, view, messages):
         return encode_own_request(sent)
     # The session's encoder reuses what it encoded before, so it takes one request at a time.
     async with sent.session.lock:
@@ -69,8 +69,9 @@ async def encode_view(sent: SessionRequest, view: ContextView, messages: Sequenc
 
 
 def encode_own_request(sent: SessionRequest) -> UpstreamRequest:
-    """Return the client's own request: its very bytes, unless it has tags, which no provider knows."""
-    if all(message.untagged is None for message in sent.conversation.messages):
+    """Return the client's own request: its very bytes, unless its tools are kept as they were, or it has tags, which no
+    provider knows."""
+    if not sent.record.is_pinned and all(message.untagged is None for message in sent.conversation.messages):
         return UpstreamRequest(sent.client.body)
     raws = [message.sent.raw for message in sent.conversation.messages]
     return UpstreamRequest(sent.body.render_changes(messages=raws), is_rewritten=True)
@@ -105,7 +106,11 @@ def _encode_fields(sent: SessionRequest, view: ContextView) -> dict[str, bytes]:
     for name, value in view.extra.items():
         raw = sent.body.get_raw_field(name) or b"null"
         changed[name] = patch_json(raw, sent.body.get_field(name), value)
-    if view.added_tools:
+    if view.sent.defers_tools:
+        changed["tools"] = patch_json(
+            sent.body.get_raw_field("tools") or b"[]", sent.body.get_field("tools"), view.tools
+        )
+    elif view.added_tools:
         own = [msgspec.json.encode(tool) for tool in view.added_tools]
         changed["tools"] = append_elements(sent.body.get_raw_field("tools"), own)
     return changed

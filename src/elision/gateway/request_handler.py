@@ -48,7 +48,15 @@ PREPARE_WAIT_SECONDS: Final = 0.005
 #: The client's wish for one request: "hide" all that may be hidden, or a "summary" of all but the tail.
 COMPACT_HEADER: Final = b"x-elision-compact"
 #: Fields beside the messages that concern the context.
-_CONTEXT_FIELDS: Final = ("thinking", "context_management", "cache_control", "compaction", "prompt_cache_options")
+_CONTEXT_FIELDS: Final = (
+    "thinking",
+    "context_management",
+    "cache_control",
+    "compaction",
+    "prompt_cache_options",
+    "tool_choice",
+    "toolConfig",
+)
 #: Fields of a request that are read, apart from its messages.
 READ_FIELDS: Final = ("tools", "system", "instructions", "store", *_CONTEXT_FIELDS)
 

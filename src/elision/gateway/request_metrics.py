@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from elision.gateway.identity import ROLES
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.metric_table import OTHER_LABEL, Metric
 from elision.telemetry.samples import Sample
+from elision.trajectory.run_roles import ROLES
 
 _PREFIX: Final = "agent_context_gateway_"
 
@@ -59,6 +59,10 @@ CACHE_MISSES: Final = _make_counter(
 CLEARED_TOKENS: Final = _make_counter(
     "cleared_tokens_total", "prompt tokens that the provider cleared itself", unit="tokens"
 )
+PINNED: Final = _make_counter("pinned_requests_total", "requests whose tools were sent as their session first had them")
+PINNED_TOKENS: Final = _make_counter(
+    "pinned_tokens_total", "prompt tokens that those requests read from the cache", unit="tokens"
+)
 THINKING_DROPPED: Final = _make_counter("thinking_dropped_total", "thinking blocks that the provider left out")
 STORE_OUTAGES: Final = _make_counter("store_outages_total", "outages of the store")
 LEASE_FAILURES: Final = _make_counter("lease_failures_total", "outages of the counter of key spending")
@@ -96,6 +100,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     ROUNDS,
     CACHE_MISSES,
     CLEARED_TOKENS,
+    PINNED,
+    PINNED_TOKENS,
     THINKING_DROPPED,
     STORE_OUTAGES,
     LEASE_FAILURES,
@@ -208,6 +214,8 @@ def make_samples(record: RequestRecord) -> list[Sample]:
         (ROUNDS, record.rounds, api),
         (RECALLS, record.recalls, api),
         (CLEARED_TOKENS, record.cleared_tokens, {}),
+        (PINNED, record.is_pinned, {}),
+        (PINNED_TOKENS, record.usage.cache_read if record.is_pinned and record.usage is not None else 0, {}),
         (THINKING_DROPPED, record.thinking_dropped, {}),
     ]
     samples = [

@@ -31,6 +31,7 @@ class RequestRecord:
     role:               of what asks: `main`, `sub-agent` or `side`; "" where it passed unread.
     namespace:          whose API key it has, as a hash. taken_usd: what was taken of its dollars for it.
     recalls:            recall calls that the gateway answered. rounds: requests to the provider.
+    is_pinned:          whether its tools were sent as its session first had them.
     step_diagnostics:   one entry a step: a recall needs one more, and so does a prompt that was too long.
     """
 
@@ -55,6 +56,7 @@ class RequestRecord:
     hint: str = field(default="", repr=False)
     recalls: int = 0
     rounds: int = 0
+    is_pinned: bool = False
     cache_miss: str = ""
     cleared_tokens: int = 0
     thinking_dropped: int = 0

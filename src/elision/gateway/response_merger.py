@@ -16,7 +16,7 @@ from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.streaming.response_writer import JsonResponse, ResponseWriter
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome
-from elision.trajectory.recall_names import RECALL_TOOLS
+from elision.trajectory.recall_names import OWN_TOOLS
 
 
 class ResponseMerger:
@@ -33,7 +33,7 @@ class ResponseMerger:
     requests refer to nothing there by its id, and reasoning that is only an id is left out.
     """
 
-    def __init__(self, api: Api, *, stream: bool, names: frozenset[str] = RECALL_TOOLS, stored: bool = True) -> None:
+    def __init__(self, api: Api, *, stream: bool, names: frozenset[str] = OWN_TOOLS, stored: bool = True) -> None:
         provider = PROVIDERS[api]
         self._format = provider.response_format if stored else provider.unstored_format
         self._writer: ResponseWriter = provider.make_stream(names) if stream else JsonResponse(self._format)

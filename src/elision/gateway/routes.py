@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
-from elision.providers.host import Host, HostName
+from elision.providers.host import Host
 from elision.providers.provider import Api, Provider, Target
 from elision.providers.provider_table import DEFAULT_PROVIDER, HOSTS, PROVIDERS
 
@@ -34,7 +34,7 @@ class Route:
     """
 
     api: Api | None
-    upstream: HostName
+    upstream: str
     kind: RequestKind
     path: bytes
     query: bytes = b""
@@ -139,7 +139,7 @@ def _guess_host(meant: bytes, headers: Container[str]) -> Host:
 
 
 @lru_cache(maxsize=64)
-def _split_base(base: str, host: HostName) -> tuple[str, str]:
+def _split_base(base: str, host: str) -> tuple[str, str]:
     """Return (root, version) of an address: `https://host/api/v1` is `https://host/api` and `/v1`."""
     base = base.rstrip("/")
     segments = urlsplit(base).path.split("/")

@@ -17,7 +17,7 @@ from elision.gateway.store_monitor import StoreMonitor
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS
-from elision.stores.store_urls import find_state_folder, open_existing, open_store, parse_path
+from elision.stores.store_urls import FILE_SCHEMES, find_state_folder, open_existing, open_store, parse_path
 
 #: Seconds that a provider has for its answer here.
 PROVIDER_TIMEOUT_SECONDS: Final = 10.0
@@ -107,7 +107,7 @@ def _explain_missing_store(address: str) -> str | None:
     A store makes its file or folder, but not the folder around it, unless that is the default.
     """
     scheme, _, rest = address.partition(":")
-    if scheme not in ("sqlite", "linear-hash") or (path := Path(parse_path(rest, scheme))).exists():
+    if scheme not in FILE_SCHEMES or (path := Path(parse_path(rest, scheme))).exists():
         return None
     folder = path.absolute().parent
     if folder == find_state_folder():

@@ -22,7 +22,8 @@ _log: Final = logging.getLogger("elision.gateway")
 class SessionRequest:
     """One request of a client to a session.
 
-    body:         the parsed body of `client`. conversation: its messages; the session's may be longer by now.
+    body:         the parsed body of `client`, with the tools that the session keeps. conversation: its messages; the
+                  session's may be longer by now.
     client:       the request as it arrived. record: filled in while the request is served.
     """
 

@@ -6,20 +6,19 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from elision.config import OPTION, Settings, load_settings
 from elision.errors import SettingError
 from elision.providers.provider_table import HOSTS
-
-#: Stores that several processes cannot share.
-_SINGLE_PROCESS_STORES: Final = ("memory", "linear-hash")
+from elision.stores.store_urls import STORE_KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """`docs/reference/settings.md` has the meanings and defaults. Raises SettingError.
 
+    upstreams: host -> where requests to it go, for the hosts that have an address.
     library: strategy, store and all else that a session goes by; `library.options()` are a ContextManager's.
     Sizes are bytes, of one worker. A limit that is None is none.
     """
@@ -30,14 +29,13 @@ class GatewaySettings:
     admin_token: str | None = field(repr=False)
     secret: str | None = field(repr=False)
     log: Literal["auto", "none", "text", "json"]
-    upstream_openai: str | None
-    upstream_anthropic: str | None
-    upstream_gemini: str | None
+    upstreams: Mapping[str, str]
     connect_seconds: float
     read_seconds: float
     proxy_env: bool
     off: bool
     shadow: bool
+    pin_tools: bool
     max_read_bytes: int
     max_body_bytes: int
     memory_bytes: int
@@ -64,7 +62,7 @@ class GatewaySettings:
                 "would be open to them; give an admin token (ELISION_GATEWAY_ADMIN_TOKEN), or listen at 127.0.0.1"
             )
         scheme = self.library.store.partition(":")[0]
-        if self.workers > 1 and scheme in _SINGLE_PROCESS_STORES:
+        if self.workers > 1 and not STORE_KINDS[scheme].is_shared:
             raise SettingError(
                 f"{self._name_setting('workers')} {self.workers}: a store at {scheme}: serves one process; give "
                 "another store, such as sqlite: or postgresql://..., or one worker"
@@ -88,12 +86,6 @@ class GatewaySettings:
         return f"gateway_{name}"
 
     @property
-    def upstreams(self) -> dict[str, str]:
-        """Return the addresses of the providers that are configured, by their names."""
-        found = {name: getattr(self, f"upstream_{name}") for name in HOSTS}
-        return {name: address for name, address in found.items() if address}
-
-    @property
     def shared(self) -> bool:
         """Return whether other processes may serve the same sessions."""
         return self.workers > 1 or self.library.store.startswith("postgres")
@@ -112,7 +104,10 @@ def gateway_settings(
     arguments: named as `elision doctor --settings` shows them, such as gateway_port and store. Raises SettingError.
     """
     found = load_settings(environ, folder, **arguments)
-    return GatewaySettings(**found.gateway, library=found)
+    own = dict(found.gateway)
+    addresses = {name: own.pop(f"upstream_{name}") for name in HOSTS}
+    upstreams = {name: address for name, address in addresses.items() if address}
+    return GatewaySettings(**own, upstreams=upstreams, library=found)
 
 
 def is_loopback(host: str) -> bool:

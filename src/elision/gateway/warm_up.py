@@ -20,7 +20,7 @@ from elision.gateway.settings import GatewaySettings
 from elision.gateway.wire import ClientReply, ClientRequest
 from elision.manager.offload import LARGE_BYTES
 from elision.providers.provider import Api
-from elision.providers.provider_table import PROVIDERS
+from elision.providers.provider_table import HOSTS, PROVIDERS
 from elision.stores.memory import MemoryStore
 from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, TurnAdded
@@ -176,9 +176,7 @@ def _make_sample_settings(settings: GatewaySettings, upstream: str) -> GatewaySe
         secret="sample",
         log="none",
         proxy_env=False,
-        upstream_openai=upstream,
-        upstream_anthropic=upstream,
-        upstream_gemini=upstream,
+        upstreams=dict.fromkeys(HOSTS, upstream),
         session_max_cost_usd=None,
         session_max_turns=None,
         key_max_cost_usd=None,

@@ -15,14 +15,13 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from elision.config.setting_keys import KEYS
 from elision.errors import SettingError
 from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POLICIES
-from elision.providers.provider import Api
+from elision.providers.provider_table import DialectName
 from elision.strategies.extractors.outcome import Extractor
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.text_protocol import ObservationRole
 
 #: Whether a message, as JSON, must never be hidden.
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]
-DialectName: TypeAlias = Literal["auto", Api]
 CacheControl: TypeAlias = Literal["auto", "gaps", "client"]
 #: How long the cache entries live that are written at our breakpoints.
 CacheTtl: TypeAlias = Literal["client", "1h"]

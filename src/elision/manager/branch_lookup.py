@@ -274,7 +274,8 @@ class BranchLookup:
             # What came before a rewritten history stays what its forks came from.
             relation = "replaced"
         if turns < 0:
-            events: list[Event] = [self.opened]
+            # It is the same session, and a head that stays is read from the cache.
+            events: list[Event] = [self.opened.defer(found.log.state.deferral)]
             shared = 0
         else:
             events = found.cut_log(turns)

@@ -51,7 +51,7 @@ from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Fault
 from elision.trajectory.events import UsageReported, WindowLearned
-from elision.trajectory.recall_names import RECALL_TOOLS
+from elision.trajectory.recall_names import OWN_TOOLS
 
 _log: Final = logging.getLogger("elision.manager")
 #: Types that a setting may have. An option of another type is passed on as it is.
@@ -330,14 +330,14 @@ class ContextManager:
         return define_recall_tools(find_provider_or_default(named).name)
 
     def handle_tool_call(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
-        """Return the answer to a call of one of the recall tools; None for any other tool. Never raises."""
-        if name not in RECALL_TOOLS:
+        """Return the answer to a call of one of Elision's tools; None for any other tool. Never raises."""
+        if name not in OWN_TOOLS:
             return None
         return self._opened.run(answer_tool_call(self._opened, name, arguments))
 
     async def handle_tool_call_async(self, name: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Do as `handle_tool_call`, off the event loop. Other callers wait until it has ended."""
-        if name not in RECALL_TOOLS:
+        if name not in OWN_TOOLS:
             return None
         return await self._opened.run_async(answer_tool_call(self._opened, name, arguments))
 

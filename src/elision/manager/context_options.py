@@ -49,7 +49,7 @@ from elision.trajectory.price_lookup import (
     find_prices,
 )
 from elision.trajectory.prices import Prices
-from elision.trajectory.recall_names import RECALL_TOOL, RECALL_TOOLS, SEARCH_TOOL
+from elision.trajectory.recall_names import FIND_TOOL, OWN_TOOLS, RECALL_TOOL, SEARCH_TOOL
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
 SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]
@@ -57,6 +57,8 @@ SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awa
 Listener: TypeAlias = Callable[[Diagnostics], None]
 #: Who offers the recall tools: Elision in the request that it returns, the caller, or nobody.
 RecallOffer: TypeAlias = Literal["auto", "caller", "never"]
+#: What is sent of the definitions of tools: all, or those beyond a budget once the model asks for them.
+ToolDeclarations: TypeAlias = Literal["send", "defer"]
 
 _Constructor = TypeVar("_Constructor", bound=Callable[..., None])
 
@@ -96,6 +98,7 @@ class ContextOptions(TypedDict, total=False):
     summarizer: str | SummaryWriter | None
     token_budget: int | None
     recall: RecallOffer
+    tools: ToolDeclarations
     shadow: bool
     on_event: Listener | Sequence[Listener]
     prices: str | Prices | None
@@ -168,6 +171,7 @@ class Options:
     )
     token_budget: int | None = make_row(None, KEYS["token_budget"].meaning, (_is_token_count, "tokens, 1 or more"))
     recall: RecallOffer = make_row("auto", KEYS["recall"].meaning, accept_choice(*get_args(RecallOffer)))
+    tools: ToolDeclarations = make_row("send", KEYS["tools"].meaning, accept_choice(*get_args(ToolDeclarations)))
     shadow: bool = make_row(
         False, "whether requests stay unchanged while everything is decided, priced and recorded", FLAG
     )
@@ -321,6 +325,9 @@ class Options:
             for tool in (RECALL_TOOL, SEARCH_TOOL)
             if self.recall != "never"
         )
+        if self.tools == "defer":
+            # What was found out about a tool counts for as long as the session lives.
+            own = (Rule(tool=FIND_TOOL, keep=True), *own)
         rules = (*own, *strategy.rules)
         handles = strategy.handles and self.recall != "never"
         budget = strategy.budget
@@ -346,7 +353,7 @@ class Options:
 
 def describe_without_recall_rules(strategy: Strategy) -> str:
     """Return a strategy as text, without the rules that `Options` adds for the recall tools."""
-    rules = tuple(rule for rule in strategy.rules if rule.tool not in RECALL_TOOLS)
+    rules = tuple(rule for rule in strategy.rules if rule.tool not in OWN_TOOLS)
     return describe_strategy(replace(strategy, rules=rules))
 
 

@@ -117,13 +117,13 @@ class ContextView:
 
     @property
     def tools(self) -> Any:
-        """The tools as given, or as they must be sent instead: with the recall tools behind your own."""
+        """The tools as given, or as they must be sent instead: with Elision's behind your own."""
         self.read.has_tools = True
         return self.sent.tools
 
     @property
     def added_tools(self) -> list[dict[str, Any]]:
-        """Those of `tools` that Elision added: the recall tools."""
+        """Those of `tools` that Elision added, and whose calls it answers."""
         self.read.has_tools = True
         return list(self.sent.added_tools)
 
@@ -139,7 +139,7 @@ class ContextView:
 
     @property
     def offered(self) -> bool:
-        """Whether Elision added the recall tools."""
+        """Whether Elision added tools whose calls it answers."""
         return bool(self.sent.added_tools)
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -22,7 +22,22 @@ from elision.errors import (
 )
 from elision.manager.branch import HistoryChange, SessionBranch
 from elision.manager.branch_lookup import BranchLookup
-from elision.manager.changed_heads import HeadChange, describe_head_change, find_head_change
+from elision.manager.changed_prefixes import (
+    HeadChange,
+    describe_edit,
+    describe_head_change,
+    find_edited_message,
+    find_head_change,
+)
+from elision.manager.deferred_tools import (
+    NO_DEFERRAL,
+    NOTE_WHOLE_TOOLS,
+    SentTools,
+    arrange_tools,
+    choose_deferral,
+    describe_deferral,
+    is_deferred_in,
+)
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History, find_history_end
@@ -52,6 +67,8 @@ from elision.providers.live.pieces import LiveDialect
 from elision.providers.provider import Provider
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.capabilities import Capabilities, find_capabilities
+from elision.providers.shared.json_reading import Json
+from elision.trajectory.events import Deferral
 from elision.trajectory.text_protocol import ObservationRole
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.turn_builder import OPENING_TURNS, TOOL_OUTPUT
@@ -107,8 +124,8 @@ class HistoryFollower:
         self.sent = SentParts()
         #: What the newest messages are probably not meant to be.
         self.notes: list[str] = []
-        #: Changes of the head that were noted.
-        self._head_changes: set[HeadChange] = set()
+        #: Changes of the head, and of the history, that were noted.
+        self._noted_changes: set[HeadChange | Literal["history"]] = set()
         self._writer = writer
         self._session = session
         self._faults = faults
@@ -116,15 +133,29 @@ class HistoryFollower:
         self._left_branch: SessionBranch | None = None
         #: Whether some message showed its dialect.
         self._is_dialect_settled = False
+        #: What is to be said of a session that begins now.
+        self._deferral_note = ""
+        #: The client's tools of the newest request, as JSON, where their definitions are left out of it.
+        self.deferred_definitions: tuple[Json, ...] = ()
         #: The API whose tool definitions the last request had; None if it had none.
         self._tools_provider: Provider | None = None
 
     def make_lookup(
-        self, tools: Any = None, *, bound: bool = False, begun: bool = False, is_native: bool = False
+        self,
+        tools: Any = None,
+        *,
+        bound: bool = False,
+        begun: bool = False,
+        is_native: bool = False,
+        deferral: Deferral = NO_DEFERRAL,
     ) -> BranchLookup:
-        """Return the lookup of the session's branches. tools: of the request; the others as for `choose_entry`."""
+        """Return the lookup of the session's branches.
+
+        tools: of the request. deferral: of a session that begins with it. The others as for `choose_entry`.
+        """
         entry = choose_entry(self.options, tools, bound=bound, begun=begun, is_native=is_native)
         opened = self.logs.make_opened_event(entry, is_served=is_recall_served(entry, tools, self.sent))
+        opened = opened.defer(deferral)
         return BranchLookup(store=self._writer.store, root=self._session, logs=self.logs, opened=opened)
 
     def open_manual_branch(self) -> SessionBranch:
@@ -427,7 +458,41 @@ class HistoryFollower:
     def _make_lookup_for(self, call: IncomingCall, history: History) -> BranchLookup:
         bound = call.binds_thinking
         begun = bound and _has_thinking(history)
-        return self.make_lookup(call.request.tools, bound=bound, begun=begun, is_native=call.thinking == "native")
+        return self.make_lookup(
+            call.request.tools,
+            bound=bound,
+            begun=begun,
+            is_native=call.thinking == "native",
+            deferral=self._choose_deferral(call, history),
+        )
+
+    def _choose_deferral(self, call: IncomingCall, history: History) -> Deferral:
+        """Return which tools a session defers that begins with `call`."""
+        self._deferral_note = ""
+        if self.options.tools != "defer" or self.options.shadow or not call.request.tools:
+            return NO_DEFERRAL
+        if history.turns.turn_count:
+            found: Deferral | str = "the session began without Elision, with all definitions"
+        else:
+            found = choose_deferral(call.request, call.capabilities, find_provider(call.dialect.name), self.logs.sizer)
+        if isinstance(found, Deferral):
+            self._deferral_note = describe_deferral(found)
+            return found
+        self._deferral_note = f'tools="defer" changes nothing: {found}'
+        return NO_DEFERRAL
+
+    def arrange_tools(self, branch: SessionBranch, call: IncomingCall) -> SentTools | None:
+        """Return the tools of `call` as its session sends them; None where they are the client's own."""
+        deferral = branch.log.state.deferral
+        if not deferral.tools or self.options.shadow:
+            return None
+        provider = find_provider(call.dialect.name)
+        if not is_deferred_in(call.request, deferral, call.capabilities, provider):
+            self.notes.append(NOTE_WHOLE_TOOLS)
+            return None
+        arranged = arrange_tools(call.request.tools, deferral, provider)
+        self.deferred_definitions = arranged.given.json
+        return arranged
 
     def _is_new_session(self, history: History) -> bool:
         """Return whether the store is known, without waiting, to have no session for a history.
@@ -467,12 +532,17 @@ class HistoryFollower:
         branch, change = found
         if change is HistoryChange.CONTINUE and branch is not current and branch.log.state.turns:
             change = HistoryChange.FORK
+        before = current.history
         self._adopt_branch(branch, history, call)
+        if change is HistoryChange.REPLACED and before is not None and current.log.state.last_view is not None:
+            self._note_edit(before, history, current.log.state.last_view.tokens)
         return change
 
     def _adopt_branch(self, branch: SessionBranch, history: History, call: IncomingCall) -> None:
         """Continue `branch`, whose turns `history` has. Raises ShapeMismatch."""
         branch.history = history
+        if self._deferral_note and not branch.exists and branch.new.relation in ("", "sub-agent"):
+            self.notes.append(self._deferral_note)
         known = len(branch.log.state.turns)
         history.turns.observations = self._settle_observations(branch)
         # Messages that the client added after the newest turn they share belong to that turn.
@@ -506,7 +576,9 @@ class HistoryFollower:
         pin = self._is_pinned if self.options.advanced.pin else None
         state = branch.log.state
         before = state.head
-        ingest_turns(branch, first, call.request.system, call.request.tools, pin)
+        arranged = self.arrange_tools(branch, call)
+        tools = call.request.tools if arranged is None else arranged.counted
+        ingest_turns(branch, first, call.request.system, tools, pin)
         if before is not state.head and branch.log.newest_call is not None:
             self._note_head_change(before, branch)
 
@@ -514,11 +586,23 @@ class HistoryFollower:
         """Say once of each kind that the head is another one than at the call before."""
         state = branch.log.state
         change = find_head_change(before, state.head)
-        if change is None or change in self._head_changes:
+        if change is None or change in self._noted_changes:
             return
         tokens = state.make_raw_view().tokens
         if note := describe_head_change(change, before, state.head, tokens, self.logs.prices):
-            self._head_changes.add(change)
+            self._noted_changes.add(change)
+            self.notes.append(note)
+
+    def _note_edit(self, before: History, after: History, tokens_before: int) -> None:
+        """Say once that the client edited what it had sent. tokens_before: of the prompt before that."""
+        place = find_edited_message(before, after)
+        if place is None or "history" in self._noted_changes or self.branch is None:
+            return
+        state = self.branch.log.state
+        segment = state.turn_places.get(after.count_intact_turns(place) + 1, state.head_length)
+        tokens = min(tokens_before, state.track.tokens) - state.track.count_tokens_before(segment)
+        if note := describe_edit(before, after, place, tokens, self.logs.prices):
+            self._noted_changes.add("history")
             self.notes.append(note)
 
     def _is_pinned(self, message: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from elision.errors import CorruptError, ElisionError, UnknownHandle
 from elision.manager import recall_definitions
 from elision.manager.branch import SessionBranch
+from elision.manager.deferred_tools import find_definitions
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.lineage import trace_turn
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
@@ -17,14 +18,17 @@ from elision.stores.store import Hit, SessionInfo
 from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import ObservationRecalled
 from elision.trajectory.plan import Key
-from elision.trajectory.recall_names import SEARCH_TOOL
+from elision.trajectory.recall_names import FIND_TOOL, SEARCH_TOOL
 from elision.trajectory.turn import Turn
 
 
 def answer_tool_call(opened: OpenedSession, name: str, arguments: str | Mapping[str, Any]) -> Steps[str]:
     try:
         values = recall_definitions.parse_arguments(arguments)
-        if name == SEARCH_TOOL:
+        if name == FIND_TOOL:
+            query = recall_definitions.read_text_argument(values, "query")
+            text = find_definitions(opened.preparer.follower.deferred_definitions, query)
+        elif name == SEARCH_TOOL:
             query = recall_definitions.read_text_argument(values, "query")
             hits = yield from search_history(opened, query, limit=20)
             text = recall_definitions.format_hits(hits)

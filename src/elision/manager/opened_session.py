@@ -144,6 +144,8 @@ class OpenedSession:
         own = self.options
         if own.shadow or begun:
             return own.shadow
+        if own.tools == "defer":
+            return False
         if own.cache_control == "auto" or capabilities.find_capabilities(model or own.model).binds_thinking:
             return False
         branch = self.preparer.branch

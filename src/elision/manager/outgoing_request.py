@@ -33,6 +33,7 @@ class OutgoingRequest:
 
     origins: for each of `messages` the index of the given message that it stands for; None where it is Elision's own.
     notes:   what could not be done as decided, and why. added_tools: those of `tools` that Elision added.
+    defers_tools: whether `tools` are others than the client's, apart from those that were added.
     """
 
     messages: list[Any]
@@ -43,6 +44,7 @@ class OutgoingRequest:
     betas: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     added_tools: tuple[dict[str, Any], ...] = ()
+    defers_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

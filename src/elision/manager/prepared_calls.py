@@ -22,6 +22,7 @@ from elision.manager.branch import HistoryChange, SessionBranch, session_name
 from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build_failed_diagnostics, compute_costs
 from elision.manager.context_options import Listener, Options
 from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
+from elision.manager.deferred_tools import defer_tools
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
@@ -199,6 +200,9 @@ class PreparedCalls:
         else:
             mark = needs_breakpoints(self.options.cache_control, log)
             sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
+        arranged = self._preparer.follower.arrange_tools(branch, call)
+        if arranged is not None:
+            sent = defer_tools(sent, arranged)
         if log.state.has_recall_tools:
             sent = recall_tools.add_recall_tools(sent, log, dialect)
         if call.binds_thinking and recall_tools.is_entry_refused(log, self.options):

@@ -119,7 +119,7 @@ def add_recall_tools(sent: OutgoingRequest, log: Log, dialect: str) -> OutgoingR
     notes = sent.notes
     if log.newest_call is not None and log.newest_call.decided.offers:
         notes = (*notes, NOTE_TOOLS_ENTERED)
-    return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=tuple(ours), notes=notes)
+    return replace(sent, tools=[*(sent.tools or ()), *ours], added_tools=(*sent.added_tools, *ours), notes=notes)
 
 
 def describe_lost_recall(log: Log, options: Options, tools: Any) -> str:

@@ -19,8 +19,8 @@ from elision.providers.streaming.sse import format_event
 from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.trajectory.usage import Usage
 
-#: Names of APIs, as settings, logs and stores have them; "openai" is chat completions.
-Api: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
+#: The name of an API, as settings, logs and stores have it: a key of `PROVIDERS`. "openai" is chat completions.
+Api: TypeAlias = str
 #: What a request asks for: an answer of the model, or the number of its tokens.
 Purpose: TypeAlias = Literal["complete", "count"]
 
@@ -53,6 +53,8 @@ class Provider:
     defines_tool:  whether a tool's definition is of this API, by its form.
     live:          reads a client's own messages. make_renderer: makes a renderer of views.
     render_tool:   writes a tool, of `name`, `description` and `input_schema`, as this API defines one.
+    search_tool:   by which a model finds tools that are marked `defer_loading`; None where the API has none.
+    list_seen_deferred: returns what a model sees of a tool so marked before it has found it.
     takes_clear_reasoning: whether reasoning in clear text is sent back, and so counted.
     checks_thinking: whether models of this API may bind their thinking to the messages before it.
     response_format: reads and writes whole responses, unstored_format those that the provider does not store.
@@ -78,6 +80,8 @@ class Provider:
     live: LiveDialect
     make_renderer: Callable[[], ViewRenderer]
     render_tool: Callable[[Mapping[str, Any]], dict[str, Any]]
+    search_tool: Mapping[str, Any] | None = None
+    list_seen_deferred: Callable[[Json], list[Json]] = lambda tool: []
     takes_clear_reasoning: bool
     checks_thinking: bool
     response_format: ProviderFormat

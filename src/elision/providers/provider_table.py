@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from elision.errors import SpecError
 from elision.providers.anthropic.record import ANTHROPIC
@@ -19,6 +19,8 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
 }
 #: Name -> who serves APIs.
 HOSTS: Final[Mapping[str, Host]] = {provider.host.name: provider.host for provider in PROVIDERS.values()}
+#: What a user's type checker accepts as the name of an API: those of the table.
+DialectName: TypeAlias = Literal["auto", "openai", "openai-responses", "anthropic", "gemini"]
 #: The API that is taken where nothing shows another: many servers have it.
 DEFAULT_PROVIDER: Final = OPENAI_CHAT
 

@@ -6,7 +6,8 @@ default: `elision/sessions.db` in the user's state folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -44,16 +45,18 @@ def open_store(url: str, *, busy_seconds: float = BUSY_SECONDS) -> Store:
     busy_seconds: how long a SQLite store waits while another process writes. Raises StoreError, also where it cannot be
     written; MissingExtra.
     """
-    scheme, colon, rest = url.partition(":")
-    opener = OPENERS.get(scheme)
-    if not colon or opener is None:
+    return _open_kind(url, busy_seconds, read_only=False)
+
+
+def _open_kind(url: str, busy_seconds: float, *, read_only: bool) -> Store:
+    scheme, colon, _ = url.partition(":")
+    kind = STORE_KINDS.get(scheme)
+    if not colon or kind is None:
         meant = f"; did you mean sqlite:///{url}? Or" if url and not colon else ";"
         raise StoreError(
             f"{_hide_credentials(url)!r} is not the address of a store{meant} give one of: {', '.join(FORMS)}"
         )
-    if scheme == "sqlite":
-        return _open_sqlite(locate_store(url).removeprefix("sqlite:"), busy_seconds)
-    return opener(rest)
+    return kind.open(locate_store(url).partition(":")[2], busy_seconds, read_only)
 
 
 def open_or_replace(url: str, *, busy_seconds: float = BUSY_SECONDS) -> tuple[Store, str]:
@@ -75,42 +78,23 @@ def describe_set_aside(damaged: DamagedStoreError, kept: Path) -> str:
     return f"{damaged}. It is kept as {kept.name}, and a new store was begun; `{command}` copies what can be read"
 
 
-def open_existing(url: str) -> Store:
-    """Open the store at `url`, which must be there. Raises StoreError, MissingExtra."""
+def open_existing(url: str, *, read_only: bool = False) -> Store:
+    """Open the store at `url`, which must be there. Raises MissingStore, StoreError, MissingExtra."""
     url = locate_store(url)
     scheme, _, rest = url.partition(":")
     if scheme == "memory":
         raise StoreError("memory: keeps nothing beyond its process; name a store that does")
     if scheme in FILE_SCHEMES and not Path(parse_path(rest, scheme)).exists():
         raise missing_store_error(_hide_credentials(url))
-    return open_store(url)
+    return _open_kind(url, BUSY_SECONDS, read_only=read_only)
 
 
 def open_for_reading(url: str) -> Store:
-    """Open the store at `url`, which must be there, and write nothing; another process may write to it meanwhile.
+    """Do as `open_existing`, and write nothing: methods that change something raise StoreError.
 
-    Methods that change something raise StoreError. Raises MissingStore, StoreError, MissingExtra.
+    Another process may write to it meanwhile.
     """
-    scheme, _, rest = locate_store(url).partition(":")
-    if scheme == "sqlite" and parse_path(rest, scheme) != ":memory:":
-        return SqliteStore(Path(parse_path(rest, scheme)), read_only=True)
-    if scheme == "linear-hash":
-        # Its dozen modules take a tenth of the time of `from elision import ContextManager`.
-        from elision.stores.linear_hash.store import LinearHashStore
-
-        return LinearHashStore(parse_path(rest, scheme), read_only=True)
-    if scheme in ("postgresql", "postgres"):
-        # psycopg is an extra, and loading it takes longer than all the rest of a store.
-        from elision.stores.postgres.store import open_postgres
-
-        return open_postgres(rest, read_only=True)
-    return open_existing(url)
-
-
-#: Stores that are files or folders.
-FILE_SCHEMES = ("sqlite", "linear-hash")
-#: How their addresses are written.
-FORMS = ("memory:", "sqlite:///FILE", "postgresql://HOST/DATABASE", "linear-hash:///FOLDER")
+    return open_existing(url, read_only=True)
 
 
 def parse_path(rest: str, scheme: str) -> str:
@@ -123,11 +107,13 @@ def parse_path(rest: str, scheme: str) -> str:
     return path
 
 
-def _open_sqlite(rest: str, busy_seconds: float = BUSY_SECONDS) -> Store:
+def _open_sqlite(rest: str, busy_seconds: float, read_only: bool) -> Store:
     path = parse_path(rest, "sqlite")
     if path == ":memory:":
         raise StoreError("sqlite: keeps sessions in a file; memory: keeps them in this process only")
     folder = Path(path).parent
+    if read_only:
+        return SqliteStore(Path(path), read_only=True)
     if folder == find_state_folder():
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,18 +133,18 @@ def _split_turns(rest: str) -> tuple[str, bool]:
     return path, value == "full"
 
 
-def _open_linear_hash(rest: str) -> Store:
+def _open_linear_hash(rest: str, _busy_seconds: float, read_only: bool) -> Store:
     # Its dozen modules take a tenth of the time of `from elision import ContextManager`.
     from elision.stores.linear_hash.store import LinearHashStore
 
-    return LinearHashStore(parse_path(rest, "linear-hash"))
+    return LinearHashStore(parse_path(rest, "linear-hash"), read_only=read_only)
 
 
-def _open_postgres(rest: str) -> Store:
+def _open_postgres(rest: str, _busy_seconds: float, read_only: bool) -> Store:
     # psycopg is an extra, and loading it takes longer than all the rest of a store.
     from elision.stores.postgres.store import open_postgres
 
-    return open_postgres(rest)
+    return open_postgres(rest, read_only=read_only)
 
 
 def _hide_credentials(url: str) -> str:
@@ -167,10 +153,32 @@ def _hide_credentials(url: str) -> str:
     return f"{scheme}{mark}{rest.rpartition('@')[2]}"[:80]
 
 
-OPENERS: dict[str, Callable[[str], Store]] = {
-    "memory": lambda _: MemoryStore(),
-    "sqlite": _open_sqlite,
-    "linear-hash": _open_linear_hash,
-    "postgresql": _open_postgres,
-    "postgres": _open_postgres,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKind:
+    """The stores of one scheme.
+
+    form:        how addresses are written.
+    open:        opens a store, of what follows `SCHEME:` in its address, the seconds to wait while another process
+                 writes, and whether it is only read. It makes one that is not there.
+    is_in_files: whether the address is the path of a file or folder. is_shared: whether several processes may use one.
+    """
+
+    form: str
+    open: Callable[[str, float, bool], Store]
+    is_in_files: bool = False
+    is_shared: bool = False
+
+
+_POSTGRES: Final = StoreKind(form="postgresql://HOST/DATABASE", open=_open_postgres, is_shared=True)
+#: Scheme -> its stores. A further kind is a file of its own and a row here.
+STORE_KINDS: Final[Mapping[str, StoreKind]] = {
+    "memory": StoreKind(form="memory:", open=lambda *_: MemoryStore()),
+    "sqlite": StoreKind(form="sqlite:///FILE", open=_open_sqlite, is_in_files=True, is_shared=True),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "linear-hash": StoreKind(form="linear-hash:///FOLDER", open=_open_linear_hash, is_in_files=True),
 }
+#: Stores that are files or folders.
+FILE_SCHEMES: Final = tuple(scheme for scheme, kind in STORE_KINDS.items() if kind.is_in_files)
+#: How the addresses of stores are written.
+FORMS: Final = tuple(dict.fromkeys(kind.form for kind in STORE_KINDS.values()))

@@ -99,14 +99,3 @@ def _simplify_lead(lead: str) -> str:
     if lead.lower() == "line":
         return ""
     return lead
-
-
-def write_number(gutter: Gutter, number: int) -> str:
-    """Return what stands in front of a line with `number`."""
-    return f"{gutter.prefix}{number:>{gutter.width}}{gutter.mark}"
-
-
-def cut_number(gutter: Gutter, line: str) -> tuple[int, str]:
-    """Return the number in front of `line`, and the line without it."""
-    digits, _, body = line[len(gutter.prefix) :].partition(gutter.mark)
-    return int(digits), body

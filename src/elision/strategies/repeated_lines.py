@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice, takewhile
@@ -16,9 +16,7 @@ from elision.strategies.numbered_lines import (
     Body,
     LineNumber,
     NumberedLines,
-    cut_number,
     split_lines,
-    write_number,
 )
 from elision.trajectory.plan import Edit, FoldedRun, Gutter, Key
 
@@ -384,28 +382,3 @@ def fold_text(text: str, runs: Sequence[FoldedRun], names: SourceNames = PLAIN_N
         shown.append(reference)
         end = run.start + run.lines
     return "\n".join(shown + lines[end:])
-
-
-def unfold_text(fold: Edit, source_texts: Mapping[Key, str]) -> str:
-    """Return the text that was folded. source_texts: the own texts of the observations that its runs name."""
-    shown = fold.text.split("\n")
-    lines: list[str] = []
-    place = 0
-    for run in fold.runs:
-        between = run.start - len(lines)
-        lines += shown[place : place + between]
-        lines += _restore_lines(run, source_texts[run.source])
-        place += between + 1
-    return "\n".join(lines + shown[place:])
-
-
-def _restore_lines(run: FoldedRun, source_text: str) -> Iterator[str]:
-    """The lines that `run` stands for."""
-    for step, line in enumerate(source_text.split("\n")[run.source_start : run.source_start + run.lines]):
-        number, body = 0, line
-        if run.source_gutter is not None:
-            number, body = cut_number(run.source_gutter, line)
-        if run.gutter is not None:
-            distance = _count_distance(run.source_gutter, step, number)
-            body = write_number(run.gutter, run.gutter.first + distance) + body
-        yield body

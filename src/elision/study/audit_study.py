@@ -18,7 +18,7 @@ from elision.audit.run_partition import (
     AuditFinding,
     PriceFinder,
     find_list_prices,
-    is_sub_agent,
+    find_role,
     partition_calls,
 )
 from elision.lab.ratios import divide_or_none
@@ -32,6 +32,7 @@ from elision.study.shard_work import ROWS_FOLDER, Rows
 from elision.study.study_report import list_groups
 from elision.study.study_tables import StudyTables
 from elision.trajectory.prices import Prices
+from elision.trajectory.run_roles import Role
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Problem, Trajectory
 
@@ -39,9 +40,9 @@ from elision.trajectory.trajectory import Problem, Trajectory
 _GROUPS: Final = (("reader", "agent"), ("tag", "tag"), ("day", "day"), ("model", "model"))
 
 
-#: What the runs share that are summed to one: format, model, and whether they are sub-agents.
-_SAME: Final = "reader, run_model, is_sub_agent"
-_Group: TypeAlias = tuple[str, str, bool]
+#: What the runs share that are summed to one: format, model and role.
+_SAME: Final = "reader, run_model, role"
+_Group: TypeAlias = tuple[str, str, Role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class AuditWork:
             "reader": run.format,
             "run_model": clean_text(run.model),
             "tag": clean_text(facts.tag),
-            "is_sub_agent": is_sub_agent(run),
+            "role": find_role(run),
         }
         found = partition_calls(run, _load_sizer(self.tokens), price=price)
         if found is None:
@@ -168,7 +169,7 @@ def build_audit(tables: StudyTables) -> AuditReport:
                 prices=None,
                 reader=group[0],
                 model=group[1],
-                is_sub_agent=group[2],
+                role=group[2],
                 causes=causes[group],
                 habits=habits[group],
                 examples=examples[group],
@@ -187,7 +188,7 @@ def build_audit(tables: StudyTables) -> AuditReport:
 
 
 def _take_group(row: dict[str, Any]) -> _Group:
-    return row.pop("reader"), row.pop("run_model"), row.pop("is_sub_agent")
+    return row.pop("reader"), row.pop("run_model"), row.pop("role")
 
 
 def _tabulate_groups(tables: StudyTables) -> Iterator[SummaryTable]:

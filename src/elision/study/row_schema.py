@@ -139,8 +139,8 @@ AUDIT_ROWS: Final = pa.schema(
     [
         *(("place", pa.int64()), ("call", pa.int32()), ("signature", pa.uint64())),
         *(("file", pa.string()), ("trajectory", pa.string())),
-        *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag")),
-        *(("is_sub_agent", pa.bool_()), ("is_priced", pa.bool_()), ("tokens", pa.int64())),
+        *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag", "role")),
+        *(("is_priced", pa.bool_()), ("tokens", pa.int64())),
         *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd")),
         *(("causes", pa.list_(pa.struct(_CAUSE))), ("habits", pa.list_(pa.struct(_HABIT)))),
         ("findings", pa.list_(pa.struct(_FINDING))),

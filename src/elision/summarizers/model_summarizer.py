@@ -10,6 +10,7 @@ answer (too many requests, an error of its own, no connection, a timeout).
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -22,15 +23,100 @@ from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
 from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
-from elision.summarizers.reasoning_budget import FIRST, ReasoningBudget
 from elision.summarizers.request_redaction import RequestRedactor
-from elision.summarizers.summary_bill import SummaryBill
 from elision.summarizers.summary_checks import SummaryProblem, find_problem
 from elision.summarizers.summary_result import SummaryResult
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
+from elision.trajectory.usage import Usage
+
+#: Characters of an answer that are counted where its server reports no usage; a longer one is no summary anyway.
+_COUNTED = 200_000
+
+
+class SummaryBill:
+    """Sums usage and cost. calls: requests sent, also those without an answer, whose cost is unknown and left out."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.prices = prices
+        self.calls = 0
+        self._input = self._cached = self._output = 0
+        self._usd: float | None = 0.0
+
+    def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
+        """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
+        usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:_COUNTED]))
+        self._input += usage.prompt
+        self._cached += usage.cache_read
+        self._output += usage.output
+        usd = usage.usd
+        if not usd:
+            usd = None if self.prices is None else self.prices.cost_usage(usage)
+        if usd is None or self._usd is None:
+            self._usd = None
+        else:
+            self._usd += usd
+
+    def make_result(self) -> SummaryResult:
+        """Return a result without a text: what was used so far."""
+        return SummaryResult(
+            text="",
+            input=self._input,
+            cached=self._cached,
+            output=self._output,
+            usd=self._usd if self._input else None,
+            attempts=self.calls,
+        )
+
+
+def _count_prompt_tokens(request: EndpointRequest, count: Callable[[str], int]) -> int:
+    tokens = count(request.text)
+    live = request.live
+    if live:
+        prefix = (live.system, list(live.tools), list(live.messages))
+        tokens += count(json.dumps(prefix, ensure_ascii=False, default=str))
+    return tokens
+
+
+#: Tokens left to a model at first, once it turns out to reason.
+FIRST: Final = 8_000
+
+
+class ReasoningBudget:
+    """Tokens left to one model, shared by all summaries that it writes. Several threads may use it.
+
+    They double where an answer ended within its reasoning, up to a ceiling that each caller gives, and come down again
+    where answers need less. tokens: the first amount, and the least.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.least_tokens = self._tokens = tokens
+        self._lock = threading.Lock()
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens
+
+    def grow(self, used: int, most: int) -> None:
+        """Leave more than `used` tokens, all of which an answer took, but no more than `most`.
+
+        Concurrent answers that ended alike count once.
+        """
+        with self._lock:
+            self._tokens = max(self._tokens, min(most, max(FIRST, 2 * used)))
+
+    def shrink(self, needed: int) -> None:
+        """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""
+        with self._lock:
+            self._tokens = max(self.least_tokens, min(self._tokens, max(2 * needed, self._tokens // 2)))
+
+    def reset(self) -> None:
+        """Leave what was left at first: more was of no use, or was refused."""
+        with self._lock:
+            self._tokens = self.least_tokens
+
 
 #: Tokens assumed for an unknown window.
 WINDOW: Final = 128_000

@@ -9,16 +9,23 @@ A summary that was cut off at its limit passes if the rest of it does: its end i
 
 from __future__ import annotations
 
+import math
+import re
 import zlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from elision.errors import SummaryCause, SummaryError
 from elision.summarizers import phrases
 from elision.summarizers.digest import count_source_tokens
-from elision.summarizers.must_keep_facts import count_needed_facts, find_key_facts, find_missing_facts
+from elision.summarizers.outcomes import find_failure
+from elision.trajectory.assistant_text import join_argument_text
+from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
+from elision.trajectory.redact import DEFAULT
 from elision.trajectory.tokens import make_counter
+from elision.trajectory.turn import Turn
 
 #: Counts the tokens of a text.
 Count = Callable[[str], int]
@@ -163,3 +170,67 @@ def _quote_beginning(text: str, width: int = 80) -> str:
     if len(flat) > width:
         return f'"{flat[:width]}…"'
     return f'"{flat}"'
+
+
+#: Turns that are searched, counted from the newest covered one.
+NEWEST = 5
+#: Facts that are asked for; fewer than FEWEST prove nothing.
+MOST = 12
+FEWEST = 4
+#: The share of them that must be kept.
+SHARE = 0.15
+#: Characters of a fact. Longer ones are whole command lines and URLs, which a summary rightly shortens.
+_LONGEST = 60
+#: Tokens of a summary's limit for each fact that is asked for: a short summary keeps fewer.
+_ROOM = 300
+
+_ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
+
+
+def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
+    """Return facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are excluded."""
+    uses: Counter[str] = Counter()
+    for turn in turns[-NEWEST:]:
+        facts = set(_find_errors(turn))
+        for text in _list_agent_texts(turn):
+            facts.update(find_items(DEFAULT.redact_text(text)))
+        uses.update(fact for fact in facts if len(fact) <= _LONGEST)
+    return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST])
+
+
+def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the `facts` that `text` does not name; a path's last component and a dotted name's last part will do."""
+    lower = text.lower()
+    missing = []
+    for fact in facts:
+        if not any(form in lower for form in _list_forms(fact.lower())):
+            missing.append(fact)
+    return tuple(missing)
+
+
+def count_needed_facts(facts: Sequence[str], max_tokens: int) -> int:
+    """Return how many of `facts` a summary of at most `max_tokens` must keep."""
+    if len(facts) < FEWEST:
+        return 0
+    return min(math.ceil(SHARE * len(facts)), max_tokens // _ROOM)
+
+
+def _list_agent_texts(turn: Turn) -> Iterator[str]:
+    yield turn.text
+    for action in turn.actions:
+        if not action.implicit:
+            yield join_argument_text(action)
+
+
+def _find_errors(turn: Turn) -> Iterator[str]:
+    for observation in turn.observations:
+        yield from _ERROR.findall(find_failure(observation) or "")
+
+
+def _list_forms(fact: str) -> Iterator[str]:
+    yield fact
+    tail = re.split(r"[/.]", fact.rstrip("/."))
+    if "/" in fact:
+        tail = fact.rstrip("/").rsplit("/", 1)
+    if len(tail) > 1 and len(tail[-1]) > 3:
+        yield tail[-1]

@@ -40,6 +40,18 @@ class EditLists:
         return tuple(edit.key for edit in self.edits if edit.kind == "whole")
 
 
+class Deferral(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which tools' definitions a session leaves out of its prompts.
+
+    form: the provider searches them ("native"), or an "outline" stands for each. tools: their names. saved: tokens of
+    each prompt.
+    """
+
+    form: Literal["native", "outline"] = "outline"
+    tools: tuple[str, ...] = ()
+    saved: int = 0
+
+
 class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
     """A live session begins: what is fixed for as long as it lives.
 
@@ -49,6 +61,7 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
     offer:    who puts the recall tools into requests: "caller", us with the "first" placeholder, us from the "start",
               "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
     shadow:   whether requests are sent unchanged, whatever is decided; recorded again when that changes.
+    deferral: of which tools the definitions are left out.
     """
 
     strategy: str
@@ -57,9 +70,15 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
     shadow: bool = False
     tools: tuple[Mapping[str, Any], ...] = ()
     offer: str = "caller"
+    deferral: Deferral = Deferral()
+
+    def defer(self, deferral: Deferral) -> SessionOpened:
+        """Return the same with what is left out of prompts. The head of such a session never changes."""
+        offer = "start" if deferral.tools and self.offer == "first" else self.offer
+        return msgspec.structs.replace(self, deferral=deferral, offer=offer)
 
     def __hash__(self) -> int:
-        return hash((self.strategy, self.dialect, self.handles, self.shadow, self.offer))
+        return hash((self.strategy, self.dialect, self.handles, self.shadow, self.offer, self.deferral))
 
 
 class HeadSet(SessionEvent, frozen=True, tag="head"):

@@ -1,4 +1,4 @@
-"""Names of the tools by which an agent reads what was hidden."""
+"""Names of the tools by which an agent reads what was hidden, or left out."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Final
 RECALL_TOOL: Final = "elision_recall"
 SEARCH_TOOL: Final = "elision_search"
 RECALL_TOOLS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
+#: The tool by which it reads whole definitions of outlined tools.
+FIND_TOOL: Final = "elision_find_tools"
+#: All tools of ours that requests may have.
+OWN_TOOLS: Final = RECALL_TOOLS | {FIND_TOOL}
 #: The tool of `elision mcp` that reads a handle.
 MCP_RECALL_TOOL: Final = "recall_hidden"
 #: The fields of a tool's definition that hold further ones.

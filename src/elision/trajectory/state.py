@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from elision.trajectory.events import (
+    Deferral,
     Event,
     HeadSet,
     PassDecided,
@@ -65,6 +66,7 @@ class State:
         self.recall_tools: tuple[Mapping[str, Any], ...] = ()
         self.has_recall_tools = False
         self.recall_offer = ""
+        self.deferral = Deferral()
         #: Whether requests are sent unchanged, whatever is decided.
         self.shadow = False
         self.task_tokens = 0
@@ -145,6 +147,7 @@ class State:
                     # Once for all: a later one is about something else.
                     self.recall_offer = event.offer
                     self.recall_tools = event.tools
+                    self.deferral = event.deferral
             case HeadSet():
                 self._set_head(event.head)
             case TurnAdded():

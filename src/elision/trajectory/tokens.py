@@ -92,11 +92,6 @@ class VocabularyCounter:
             self._encoder = self._encoder or self._load_encoder(self.name)
             return self._encoder
 
-    @property
-    def cached_texts(self) -> int:
-        """How many texts' counts are kept."""
-        return len(self._known_counts)
-
 
 class EstimatingCounter:
     """Characters / 4 for ASCII, 1 token a character for the rest. Mean error 19 % on ASCII; never called exact."""

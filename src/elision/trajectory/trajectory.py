@@ -30,6 +30,16 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     usage: Usage | None = None
 
 
+class PromptChange(msgspec.Struct, frozen=True, kw_only=True):
+    """Before call `before` (1-based) something was changed that is no turn, and that the cache goes by.
+
+    what: as a report calls it: "the tools", "the thinking level".
+    """
+
+    before: int
+    what: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Something in a file that could not be read; the rest was loaded.
@@ -62,6 +72,7 @@ class Trajectory:
     parent:      id of the trajectory that started it (a sub-agent's), if known.
     compactions: where the recording agent rewrote its own context.
     observations: whether its observations came as tool results or, in a text protocol, as user messages.
+    changes:     of settings, system prompt and tools, as far as the recording states them.
     recorded_window: how many observations the recording agent itself kept visible (1 ... ), None if all.
     usd:         what the whole run cost, as the recording states it beside its calls; None if it states nothing.
     """
@@ -74,6 +85,7 @@ class Trajectory:
     model: str = ""
     parent: str | None = None
     compactions: tuple[Compaction, ...] = ()
+    changes: tuple[PromptChange, ...] = ()
     recorded_window: int | None = None
     observations: Literal["tools", "user"] = "tools"
     usd: float | None = None

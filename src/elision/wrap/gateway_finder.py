@@ -21,9 +21,7 @@ ASK_SECONDS: Final = 2.0
 _PORT: Final = 80
 #: Setting of a gateway -> the variables that say where its requests went so far.
 _UPSTREAM_VARIABLES: Final = {
-    "gateway_upstream_openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-    "gateway_upstream_anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
-    "gateway_upstream_gemini": ("GOOGLE_GEMINI_BASE_URL",),
+    f"gateway_upstream_{host.name}": (host.url_variable, *host.old_url_variables) for host in HOSTS.values()
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SpecError
-from elision.lab.tuning.run_split import split_runs
+from elision.lab.tuning.tuner import split_runs
 from elision.testing.builders import step, trajectory
 from elision.trajectory.trajectory import Trajectory
 

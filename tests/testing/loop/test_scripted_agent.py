@@ -11,8 +11,7 @@ import pytest
 
 from elision.agent.model import Json, ModelAnswer, Prompt
 from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.prompt_reader import PromptPiece
-from elision.testing.loop.scripted_agent import SUMMARY_LABEL, ScriptedAgent
+from elision.testing.loop.scripted_agent import SUMMARY_LABEL, PromptPiece, ScriptedAgent
 from elision.testing.loop.worlds.logs_world import LogsSkill
 from elision.testing.loop.worlds.policy_world import PolicySkill
 

@@ -1,6 +1,6 @@
 // One session: its figures, calls, costs, and what was hidden. Text of sessions reaches the page by textContent alone.
 import { context, draw, signs } from "./chart.js";
-import { brief, change, count, hidingTile, kind, meaning, moment, mood, more, NOTHING, percent, plural, stretches, tokens, usd, visible } from "./words.js";
+import { brief, change, count, hidingTile, kind, meaning, moment, mood, more, NOTHING, percent, plural, roles, stretches, tokens, usd, visible } from "./words.js";
 
 export const byId = (id) => document.getElementById(id);
 export const make = (tag, text, className) => {
@@ -176,7 +176,7 @@ export class Details {
 
   _kin() {
     const told = this.told, line = byId("kin");
-    if (!this._new("kin", [told.parent, told.branches, told.shared])) return;
+    if (!this._new("kin", [told.parent, told.branches, told.shared, told.tree])) return;
     line.replaceChildren();
     const link = (id, name) => {
       const anchor = make("a");
@@ -191,6 +191,8 @@ export class Details {
     told.branches.forEach((each, place) => {
       line.append(place ? ", " : told.parent ? " · branches: " : "branches: ", link(each.id, each.name), ` (${each.relation || "child"})`);
     });
+    const bill = roles(told.tree.roles);
+    if (bill) line.append(line.childNodes.length ? " · " : "", `the tree of ${plural(told.tree.sessions, "session")}: ${bill}`);
     line.hidden = !line.childNodes.length;
   }
 

@@ -94,6 +94,7 @@ def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Coll
         "shared": row.shared_calls,
         "task": row.task,
         "api": row.api,
+        "role": row.role,
         "points": row.points,
         "shadow": row.shadow,
         "hint": row.hint,

@@ -1,7 +1,7 @@
 // The dashboard: polls the gateway's API, and shows what changed without moving what did not.
 import { spark } from "./chart.js";
 import { billedTile, byId, Details, hitTile, keyed, make, say, tiles } from "./details.js";
-import { ago, brief, byCaching, change, count, hidingTile, mood, names, plural, tokens, usd, visible } from "./words.js";
+import { ago, brief, byCaching, change, count, hidingTile, mood, names, plural, roles, tokens, usd, visible } from "./words.js";
 
 const API = "/elision/api/";
 /** Milliseconds between two looks: usually, while logs are still being read, and while the gateway does not answer. */
@@ -58,6 +58,7 @@ const scope = (told) => [
   byCaching(told) && `In addition, ${byCaching(told)}.`,
   told.was && told.would.calls ? `Not counted: ${plural(told.would.calls, "call")} in shadow mode, in which hiding would have saved ${usd(told.would.hiding_usd)}.` : "",
   told.other ? `Not counted: ${plural(told.other, "call")} outside shadow mode.` : "",
+  roles(told.roles),
   told.unread ? `${plural(told.unread, "session")} still to be read.` : "",
   told.faults ? `${plural(told.faults, "session")} cannot be read.` : "",
   told.unpriced ? `${plural(told.unpriced, "session")} without known prices${told.unpriced_models.length ? ` (${told.unpriced_models.map(visible).join(", ")})` : ""}: priced as Anthropic’s usual model.` : "",
@@ -89,7 +90,7 @@ const updateRow = (item, each, name) => {
   say(find(".saved"), each.read && each.calls ? usd(each.hiding_usd) : "");
   find(".saved").title = "saved by hiding";
   find(".saved").className = `saved ${mood(each.hiding_usd || 0)}`;
-  say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.shadow ? ", shadow" : ""}${each.relation ? `, ${each.relation}` : ""}${each.live ? ", live" : ""}` : "reading …");
+  say(find(".calls"), each.read ? `${plural(each.calls, "call")}${each.shadow ? ", shadow" : ""}${each.relation ? `, ${each.relation}` : ""}${each.role === "side" ? ", side call" : ""}${each.live ? ", live" : ""}` : "reading …");
   say(find(".changed"), ago(now() - each.changed));
   say(find(".note"), visible(each.fault ? `cannot be read: ${each.fault}` : each.hint || ""));
   find(".note").className = `note ${each.fault ? "bad" : "warn"}`;

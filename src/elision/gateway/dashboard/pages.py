@@ -30,6 +30,7 @@ from elision.gateway.dashboard.json_views import (
     render_totals,
 )
 from elision.gateway.dashboard.session_cache import SessionCache, SessionRow
+from elision.gateway.dashboard.session_trees import find_tree, render_roles
 from elision.gateway.dashboard.totals import SavingsTotals
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo, Store
@@ -129,6 +130,7 @@ class _DashboardApi:
             "unpriced": sum(bool(row.calls and not row.priced) for row in read),
             "unpriced_models": sorted({row.model for row in read if row.calls and row.model and not row.priced})[:3],
             "shadow": self._shadow,
+            "roles": render_roles(read),
             "would": render_totals(sum((row.own_totals for row in read if row.shadow), SavingsTotals())),
             **render_totals(sum((row.own_totals for row in read if not row.shadow), SavingsTotals())),
         }
@@ -158,6 +160,13 @@ class _DashboardApi:
         account, amendments = self._cache.load_account(key)
         branches = (info for info in self._cache.list_sessions() if info.parent == key and info.key != key)
         told = render_session(account, islice(branches, MAX_ROWS), amendments, _parse_number(request, "after", 0))
+        tree = find_tree(self._cache.list_sessions(), account.info)
+        rows = list(self._cache.iterate_rows(tree, READ_SECONDS))
+        told["tree"] = {
+            "sessions": len(tree),
+            "unread": rows.count(None),
+            "roles": render_roles(row for row in rows if row is not None),
+        }
         return {**told, "live": self._clock() - account.info.changed < LIVE_SECONDS, "busy": key in self._busy()}
 
     def get_observation(self, request: Request) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from elision.manager.session_history import LogReader, SessionReport, add_platea
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
+from elision.trajectory.run_roles import Role, find_run_role
 from elision.trajectory.task_text import find_task
 from elision.trajectory.tokens import Sizer, make_counter
 
@@ -45,6 +46,7 @@ class SessionRow:
     shadow:     whether its requests are forwarded unchanged.
     task, api:  the first words of the user, and the API of its client.
     hint:       what a guard reports, "" for nothing. fault: why it could not be read.
+    role:       of the agent whose session it is.
     """
 
     info: SessionInfo
@@ -60,6 +62,7 @@ class SessionRow:
     api: str = ""
     hint: str = ""
     fault: str = ""
+    role: Role = "main"
 
 
 class SessionCache:
@@ -150,6 +153,7 @@ class SessionCache:
             task=find_task(account.head),
             api=describe_api(account.dialect),
             hint=str(said) if said is not None else "",
+            role=find_run_role(account.head, account.turns, is_started=info.relation == "sub-agent"),
         )
 
     def _read_log(self, info: SessionInfo) -> LogReader:

@@ -42,6 +42,12 @@ export const hidingTile = (told, did = "") => [
 ];
 /** What the prompt cache saved, where clients set no breakpoints and we do. */
 export const byCaching = (told) => (told.caching_usd > 1e-6 ? `the gateway’s cache breakpoints saved ${usd(told.caching_usd)} more` : "");
+/** One bill for a tree, by role; "" where only one role occurs. */
+export const roles = (found) => {
+  const shown = [["main", "main agents"], ["sub-agent", "sub-agents"], ["side", "side calls"]].filter(([role]) => found[role]);
+  const all = shown.reduce((sum, [role]) => sum + found[role].usd, 0);
+  return shown.length < 2 ? "" : `${usd(all)}, of which ${shown.map(([role, name]) => `${name} ${usd(found[role].usd)}`).join(", ")}.`;
+};
 export const mood = (saved) => (saved > 1e-6 ? "good" : saved < -1e-6 ? "bad" : "");
 
 export const ago = (seconds) => {

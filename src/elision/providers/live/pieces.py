@@ -150,7 +150,7 @@ def _list_words(piece: Piece) -> list[str]:
         if isinstance(part, Text):
             words.append(part.text)
         elif part.kind not in SEALED_KINDS:
-            words.append(f"{part.kind} {json.dumps(_strip_passing(part.data), sort_keys=True, default=str)}")
+            words.append(f"{part.kind} {json.dumps(strip_passing(part.data), sort_keys=True, default=str)}")
     for action in actions:
         words += (f"call {action.name}", _normalize_arguments(action))
     return words
@@ -163,12 +163,12 @@ def _normalize_arguments(action: Action) -> str:
     return action.arguments
 
 
-def _strip_passing(value: object) -> object:
+def strip_passing(value: object) -> object:
     """Return `value` without nulls, ids and cache markers."""
     if isinstance(value, Mapping):
-        return {key: _strip_passing(inner) for key, inner in value.items() if inner is not None and key not in _PASSING}
+        return {key: strip_passing(inner) for key, inner in value.items() if inner is not None and key not in _PASSING}
     if isinstance(value, list | tuple):
-        return [_strip_passing(inner) for inner in value]
+        return [strip_passing(inner) for inner in value]
     return value
 
 

@@ -31,6 +31,7 @@ class Capabilities:
     binds_thinking: thinking is valid only after the very prefix that preceded it (prefix-bound thinking).
     can_drop_block: a request may ask for invalid thinking to be dropped instead of being refused.
     clears_results: the server clears old tool results itself (`clear_tool_uses_20250919`).
+    searches_tools: it finds tools that a request marks `defer_loading`, and the server loads them.
     mark_field:    how a cache breakpoint is set.
     max_breakpoints: how many a request may set, automatic ones included; 0 where there are none.
     takes_temperature: a `temperature` of one's own is taken.
@@ -44,6 +45,7 @@ class Capabilities:
     binds_thinking: bool = False
     can_drop_block: bool = False
     clears_results: bool = False
+    searches_tools: bool = False
     mark_field: MarkField = ""
     max_breakpoints: int = 0
     takes_temperature: bool = True
@@ -76,6 +78,8 @@ def _describe_claude(
         binds_thinking=binds_thinking,
         can_drop_block=binds_thinking,
         clears_results=clears_results,
+        # Documented for the same models: 4.5 and newer.
+        searches_tools=clears_results,
         mark_field="cache_control",
         max_breakpoints=4,
         takes_temperature=takes_temperature,
@@ -93,10 +97,12 @@ def _describe_openai(
     has_mark_field: bool = False,
     takes_temperature: bool = False,
     takes_audio: bool = False,
+    searches_tools: bool = False,
     thinking: ModelThinking = "default",
 ) -> Capabilities:
     return Capabilities(
         model=model,
+        searches_tools=searches_tools,
         mark_field="prompt_cache_breakpoint" if has_mark_field else "",
         max_breakpoints=4 if has_mark_field else 0,
         takes_temperature=takes_temperature,
@@ -158,8 +164,11 @@ TABLE: Final[Sequence[Capabilities]] = (
         thinking="default",
         trust="-",
     ),
-    *(_describe_openai(name, has_mark_field=True) for name in ("gpt-6-1", "gpt-6", "gpt-5-6")),
-    *(_describe_openai(name) for name in ("gpt-5-5", "gpt-5-4", "gpt-5-3", "gpt-5-2", "gpt-5-1", "gpt-5")),
+    *(_describe_openai(name, has_mark_field=True, searches_tools=True) for name in ("gpt-6-1", "gpt-6", "gpt-5-6")),
+    *(_describe_openai(name, searches_tools=True) for name in ("gpt-5-5", "gpt-5-4")),
+    # "GPT-5.4 nano does not support tool search": OpenAI's changelog of March 2026.
+    _describe_openai("gpt-5-4-nano"),
+    *(_describe_openai(name) for name in ("gpt-5-3", "gpt-5-2", "gpt-5-1", "gpt-5")),
     _describe_openai("gpt-5-chat", takes_temperature=True, thinking="no"),
     *(_describe_openai(name, takes_temperature=True, thinking="no") for name in ("gpt-4-1", "gpt-4o", "gpt-4")),
     *(
@@ -197,7 +206,14 @@ def find_capabilities(model: str) -> Capabilities:
     row = max(fitting, key=lambda row: len(row.model), default=UNKNOWN)
     if "openrouter" in model.lower().split("/")[:-1]:
         # The router says that it does not enforce the check. Whether it passes betas on is unknown.
-        return replace(row, binds_thinking=False, can_drop_block=False, clears_results=False, trust="L")
+        return replace(
+            row,
+            binds_thinking=False,
+            can_drop_block=False,
+            clears_results=False,
+            searches_tools=False,
+            trust="L",
+        )
     return row
 
 

@@ -1,0 +1,143 @@
+"""Notes about what a client changes at the front of a prompt: all behind it is written to the prompt cache again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any, Final, Literal, TypeAlias
+
+from elision.providers.detect import find_tools_provider
+from elision.providers.live.conversation import Conversation
+from elision.providers.live.pieces import strip_passing
+from elision.strategies.extractors.outcome import shorten_to_line
+from elision.trajectory.prices import Prices
+from elision.trajectory.tool_definitions import get_tool_name, list_tools
+from elision.trajectory.turn import Head
+
+#: What of a head has changed.
+HeadChange: TypeAlias = Literal["text", "order", "tools"]
+#: Characters of a tool's name that are shown.
+_NAME: Final = 60
+#: Characters on both sides of a difference that are searched for what changes by itself.
+_AROUND: Final = 40
+#: What changes from call to call, in the order of the search.
+_MOVING: Final = {
+    "a time": re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]m)?", re.IGNORECASE),
+    "a date": re.compile(
+        r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}|\b(mon|tue|wed|thu|fri|sat|sun)[a-z]*\b"
+        r"|\b\d{0,2} ?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b( \d{1,2}\b)?,?( \d{4})?",
+        re.IGNORECASE,
+    ),
+    "an id": re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}\b|\b\d{4,}\b"),
+}
+#: How the first piece of an edited message is called.
+_PIECES: Final[dict[str, str]] = {
+    "system": "the system prompt",
+    "user": "the user's words",
+    "assistant": "the model's words",
+    "result": "a tool result",
+}
+
+
+def find_head_change(before: Head, after: Head) -> HeadChange | None:
+    """Return what of a head has changed; None where the request says the same."""
+    # What is added behind the task leaves the prompt before it as it was.
+    if after.messages[: len(before.messages)] != before.messages:
+        return "text"
+    # In the shape of another API they go to another provider, whose cache is another one.
+    if before.tools == after.tools or find_tools_provider(before.tools) is not find_tools_provider(after.tools):
+        return None
+    known, new = (list(map(get_tool_name, list_tools(head))) for head in (before, after))
+    return "order" if known != new and sorted(known) == sorted(new) else "tools"
+
+
+def describe_head_change(change: HeadChange, before: Head, after: Head, tokens: int, prices: Prices) -> str:
+    """Return the note of a change; "" where the model has no cache that it could break. tokens: of the prompt.
+
+    It names a place or a tool, and never quotes a prompt, which may hold what no log should.
+    """
+    if change == "text":
+        where = _describe_text(before, after)
+    else:
+        pairs = zip_longest(list_tools(after), list_tools(before))
+        first = next(tool or other for tool, other in pairs if tool != other)
+        verb = "came in another order" if change == "order" else "changed"
+        where = f"the tools {verb}, from {shorten_to_line(get_tool_name(first), _NAME)!r} on"
+    cost = _describe_cost(tokens, prices)
+    if not cost:
+        return ""
+    advice = "keep dates and ids out of the beginning of the prompt, and keep the tools unchanged for the whole session"
+    if change == "order":
+        advice += "; in the gateway, pin_tools does that"
+    return f"{where}, {cost}: {advice}"
+
+
+def find_edited_message(before: Conversation, after: Conversation) -> int | None:
+    """Return the place of the first message that the client changed; None where it edited no history.
+
+    After an edit some of the next messages are still those that they were. Without any, the client took its words back
+    or compacted.
+    """
+    pairs = [before.get_digest(place) == after.get_digest(place) for place in range(min(len(before), len(after)))]
+    first = pairs.index(False) if False in pairs else None
+    return first if first is not None and True in pairs[first:] else None
+
+
+def describe_edit(before: Conversation, after: Conversation, place: int, tokens: int, prices: Prices) -> str:
+    """Return the note of a history that the client edited; "" where no cache could break.
+
+    place: of the first edited message. tokens: of the messages from there on that were sent before.
+    """
+    cost = _describe_cost(tokens, prices)
+    texts = ["\n".join(_list_words(strip_passing(each.messages[place].json))) for each in (before, after)]
+    pieces = after.dialect.split_message(after.messages[place].json, place)
+    what = f" ({_PIECES[pieces[0].kind]})" if pieces else ""
+    where = f"the client edited message {place + 1}{what}{_describe_difference(*texts)}"
+    return f"{where}, {cost}: append to the history, and let Elision shorten it" if cost else ""
+
+
+def _describe_cost(tokens: int, prices: Prices) -> str:
+    if not prices.has_cache or tokens < prices.cache.minimum:
+        return ""
+    rates = prices.find_rates(tokens)
+    usd = tokens * (rates.write_price - rates.read_price) / 1e6
+    return f"so up to {tokens:,} tokens are written to the prompt cache again, for about ${usd:.4f} at each such change"
+
+
+def _describe_text(before: Head, after: Head) -> str:
+    """Return which message changed, and from which character on."""
+    pairs = zip_longest(after.messages[: len(before.messages)], before.messages)
+    message, known = next(pair for pair in pairs if pair[0] != pair[1])
+    what = {"system": "the system prompt", "developer": "the developer's message"}.get(known.role, "the task")
+    return what + " changed" + _describe_difference(known.text, message.text if message is not None else "")
+
+
+def _describe_difference(before: str, after: str) -> str:
+    """Return what differs in two texts, if it is of a kind that changes by itself, and from which character on."""
+    differing = (place for place, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
+    place = next(differing, min(len(before), len(after)))
+    start = max(0, place - _AROUND)
+    for kind, pattern in _MOVING.items():
+        if all(
+            any(
+                match.start() <= place - start < match.end()
+                for match in pattern.finditer(text[start : place + _AROUND])
+            )
+            for text in (before, after)
+        ):
+            return f" in {kind}, from character {place + 1:,} on"
+    return f", from character {place + 1:,} on"
+
+
+def _list_words(value: Any) -> Iterator[str]:
+    """Yield the texts in a message's JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for each in value:
+            yield from _list_words(each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if name not in ("role", "type"):
+                yield from _list_words(each)

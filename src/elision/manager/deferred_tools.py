@@ -1,0 +1,236 @@
+"""Tools whose definitions leave the prompt until the model asks for them; which, is decided once for a session.
+
+Models that search tools themselves are given all definitions, with `defer_loading` and the provider's search tool. For
+any other, definitions are outlined: a call looks the same, and a tool of ours answers with the whole definition. So no
+call needs a proxy, which would hide the tool's name, and no tool is undeclared, which some servers refuse.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from elision.manager.known_tools import KnownTools, read_tools
+from elision.manager.outgoing_request import IncomingRequest, OutgoingRequest
+from elision.providers.live.client_messages import convert_to_json
+from elision.providers.provider import Provider
+from elision.providers.shared.capabilities import Capabilities
+from elision.providers.shared.json_reading import Json, mapping_in, text_in
+from elision.providers.shared.tool_outlines import OUTLINE_MARK, list_definitions, list_words, map_definitions
+from elision.providers.shared.tool_outlines import outline_definition as make_outline
+from elision.trajectory.events import Deferral
+from elision.trajectory.recall_names import FIND_TOOL
+from elision.trajectory.tokens import Sizer
+
+#: Tokens of definitions that stay whole, in the client's order.
+TOOL_BUDGET: Final = 2_000
+#: Tokens of each prompt from which on a session defers: less does not pay for the rounds in which tools are found.
+LEAST_SAVING: Final = 500
+#: Tools that one search returns.
+_MOST_FOUND: Final = 5
+#: Sets of tools that are kept, as they are sent.
+_MAX_KNOWN: Final = 32
+NO_DEFERRAL: Final = Deferral()
+#: The note of a request that is sent with the client's own tools.
+NOTE_WHOLE_TOOLS: Final = (
+    'tools="defer": a request that forces a call, or asks a model that searches no tools, is sent with all '
+    "definitions, so all of it is new to the cache"
+)
+_FREE_CHOICES: Final = frozenset(("", "auto", "AUTO", "MODE_UNSPECIFIED"))
+_OFF: Final = frozenset(("none", "NONE"))
+_WORD: Final = re.compile(r"[a-z0-9]+")
+
+FIND_TOOL_DEFINITION: Final[Mapping[str, Any]] = {
+    "name": FIND_TOOL,
+    "description": (
+        f"Read whole definitions of tools. Those whose description ends with {OUTLINE_MARK} are outlined: look a tool "
+        "up here before its first call, unless its outline says all that you need."
+    ),
+    "input_schema": {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "Names of tools, or words for what you want to do"}},
+        "required": ["query"],
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentTools:
+    """Tools as a session sends them.
+
+    tools: of the request. added: those of them whose calls Elision answers. counted: what of them is in the prompt.
+    """
+
+    given: KnownTools
+    tools: list[Any]
+    added: tuple[dict[str, Any], ...]
+    counted: list[Any]
+
+
+def choose_deferral(request: IncomingRequest, model: Capabilities, provider: Provider, sizer: Sizer) -> Deferral | str:
+    """Return what a session that begins with `request` defers; as a text why it defers nothing."""
+    tools = read_tools(request.tools).json
+    if not all(isinstance(tool, dict) for tool in tools):
+        return "a tool is no JSON object"
+    if any(_searches_tools(tool) for tool in tools):
+        return "the client defers tools itself"
+    choice = read_tool_choice(request.body_fields)
+    if choice not in _FREE_CHOICES:
+        return f"the request's tool choice is {choice!r}"
+    definitions = [each for tool in tools for each in list_definitions(tool)]
+    names = [text_in(each.get("name")) for each in definitions]
+    if len(set(names)) < len(names) or FIND_TOOL in names:
+        return "two tools have one name"
+    is_native = model.searches_tools and provider.search_tool is not None
+    if is_native and any("input_examples" in each for each in definitions):
+        return "tools with examples cannot be searched"
+    deferred, saved = _select(definitions, sizer, is_native=is_native)
+    saved -= _count(provider.search_tool if is_native else FIND_TOOL_DEFINITION, sizer)
+    if saved < LEAST_SAVING:
+        return NO_DEFERRAL
+    return Deferral(form="native" if is_native else "outline", tools=deferred, saved=saved)
+
+
+def _select(definitions: Sequence[Json], sizer: Sizer, *, is_native: bool) -> tuple[tuple[str, ...], int]:
+    """Return the names of tools beyond the budget, and the tokens that leave each prompt."""
+    left, saved = TOOL_BUDGET, 0
+    deferred = []
+    for each in definitions:
+        tokens = _count(each, sizer)
+        if tokens <= left:
+            left -= tokens
+            continue
+        saved += tokens - (0 if is_native else _count(make_outline(each), sizer))
+        deferred.append(text_in(each.get("name")))
+    return tuple(deferred), saved
+
+
+def _count(definition: Any, sizer: Sizer) -> int:
+    return sizer.count(json.dumps(definition, ensure_ascii=False))
+
+
+def read_tool_choice(fields: Mapping[str, Any]) -> str:
+    """Return what a request says of calls: "auto" or "" for the model's own choice, "none", or what it forces."""
+    choice = convert_to_json(fields.get("tool_choice"))
+    if choice is None:
+        config = mapping_in(convert_to_json(fields.get("toolConfig", fields.get("tool_config"))))
+        calling = mapping_in(config.get("functionCallingConfig", config.get("function_calling_config")))
+        names = calling.get("allowedFunctionNames", calling.get("allowed_function_names"))
+        return "allowed names" if names else text_in(calling.get("mode"))
+    return text_in(choice) or text_in(mapping_in(choice).get("type")) or "unknown"
+
+
+def _searches_tools(tool: Json) -> bool:
+    return tool.get("defer_loading") is True or text_in(tool.get("type")).startswith("tool_search")
+
+
+#: By the identity of the client's tools and what is deferred of them.
+_known: dict[tuple[int, Deferral, str], SentTools] = {}
+
+
+def arrange_tools(tools: Any, deferral: Deferral, provider: Provider) -> SentTools:
+    """Return the client's tools as a session with `deferral` sends them: the same bytes for the same tools."""
+    given = read_tools(tools)
+    key = (id(given.given), deferral, provider.name)
+    found = _known.get(key)
+    if found is None or found.given is not given:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        found = _known[key] = _arrange(given, deferral, provider)
+    return found
+
+
+def _arrange(given: KnownTools, deferral: Deferral, provider: Provider) -> SentTools:
+    names = frozenset(deferral.tools)
+    if deferral.form == "outline":
+        added = (provider.render_tool(FIND_TOOL_DEFINITION),)
+        outlined = [map_definitions(tool, lambda each: _outline_named(each, names)) for tool in given.json]
+        sent = [*outlined, *added]
+        return SentTools(given=given, tools=sent, added=added, counted=sent)
+    assert provider.search_tool is not None
+    search = dict(provider.search_tool)
+    tools: list[Any] = []
+    counted: list[Any] = [search]
+    for tool in given.json:
+        if text_in(tool.get("name")) in names:
+            tools.append({**tool, "defer_loading": True})
+            counted += provider.list_seen_deferred(tool)
+        else:
+            tools.append(tool)
+            counted.append(tool)
+    return SentTools(given=given, tools=_move_mark([search, *tools]), added=(), counted=counted)
+
+
+def _outline_named(definition: Json, names: frozenset[str]) -> Json:
+    return make_outline(definition) if definition.get("name") in names else definition
+
+
+def _move_mark(tools: list[Any]) -> list[Any]:
+    """Return the tools with the mark of a deferred one, which takes none, on the last one that is loaded."""
+    mark = None
+    moved = []
+    for tool in tools:
+        if tool.get("defer_loading") is True and "cache_control" in tool:
+            mark = tool["cache_control"]
+            tool = {name: value for name, value in tool.items() if name != "cache_control"}
+        moved.append(tool)
+    if mark is not None:
+        place = max(place for place, tool in enumerate(moved) if not tool.get("defer_loading"))
+        moved[place] = {**moved[place], "cache_control": mark}
+    return moved
+
+
+def is_deferred_in(request: IncomingRequest, deferral: Deferral, model: Capabilities, provider: Provider) -> bool:
+    """Return whether one request of a session can be sent with its tools deferred.
+
+    A model that searches no tools, or a choice that the search would be against, needs the client's own. An outline is
+    a definition like any other.
+    """
+    if not deferral.tools or not isinstance(convert_to_json(request.tools), list):
+        return False
+    if deferral.form == "outline":
+        return True
+    choice = read_tool_choice(request.body_fields)
+    return model.searches_tools and provider.search_tool is not None and choice in _FREE_CHOICES | _OFF
+
+
+def defer_tools(sent: OutgoingRequest, arranged: SentTools) -> OutgoingRequest:
+    """Return `sent` with the tools of its session in place of the client's."""
+    return replace(sent, tools=arranged.tools, added_tools=arranged.added, defers_tools=True)
+
+
+def describe_deferral(deferral: Deferral) -> str:
+    """Return the note of the call with which a session begins to defer; "" where it defers nothing."""
+    if not deferral.tools:
+        return ""
+    how = "the provider loads them when the model searches" if deferral.form == "native" else "outlines stand for them"
+    return f'tools="defer": {len(deferral.tools)} definitions leave each prompt, {deferral.saved:,} tokens; {how}'
+
+
+def find_definitions(tools: Sequence[Json], query: str) -> str:
+    """Return the definitions that a model asks for, by name or by words, the best first, as one JSON text a line."""
+    definitions = [each for tool in tools for each in list_definitions(tool)]
+    named = [each for each in definitions if text_in(each.get("name")) in re.split(r"[\s,;\"'`]+", query)]
+    wanted = set(_WORD.findall(query.lower()))
+    scored = [(_score(each, wanted), each) for each in definitions]
+    best = [each for score, each in sorted(scored, key=lambda pair: -pair[0]) if score]
+    found = (named or best)[:_MOST_FOUND]
+    if not definitions:
+        return "[the definitions are here with the next request: search again then]"
+    if not found:
+        return "[no tool fits these words; search by a name that you see among your tools]"
+    return "\n".join(json.dumps(each, ensure_ascii=False) for each in found)
+
+
+def _score(definition: Json, wanted: set[str]) -> int:
+    """Return how many of the words a definition has; those in its name count three times."""
+    name, *others = (set(_list_lower(text)) for text in list_words(definition))
+    return 3 * len(wanted & name) + len(wanted & set().union(*others))
+
+
+def _list_lower(text: str) -> Iterator[str]:
+    # A name such as getUserData or get_user-data is three words.
+    yield from _WORD.findall(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower().replace("_", " "))

@@ -1,0 +1,56 @@
+"""Side calls are told by what they ask for, and never by being short alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from elision.testing import builders
+from elision.trajectory.run_roles import find_run_role
+from elision.trajectory.turn import Head, Message
+
+#: (system prompt, first message), as agents send them.
+SIDE = {
+    "claude-code topic": (
+        "Analyze if this message indicates a new conversation topic. If it does, extract a 2-3 word title.",
+        "mend the parser",
+    ),
+    "claude-code title": ("", "Please write a 5-10 word title for the following conversation:\n\nUser: mend it"),
+    "claude-code summary": ("Summarize this coding conversation in under 50 characters.", "User: mend it"),
+    "opencode": ("You are a title generator. You output ONLY a thread title.", "mend the parser"),
+    "open-webui": ("", "### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history."),
+    "gemini-cli": ("", "Decide who should logically speak next: 'user' or 'model'."),
+    "compaction": ("", "Your task is to create a detailed summary of the conversation so far."),
+    "a classifier": ("Classify the user's message as safe or unsafe.", "rm -rf build"),
+}
+TASKS = {
+    "a question": ("You are a helpful assistant.", "What does this traceback mean?"),
+    "a task": ("You are a coding agent.", "Fix the title bar, which is cut off on phones."),
+    "a summary of a file": ("You are a coding agent.", "Summarize README.md."),
+}
+
+
+def ask(system: str, user: str) -> Head:
+    said = [Message(role="system", content=builders.user(system).content)] if system else []
+    return Head(messages=(*said, builders.user(user)))
+
+
+@pytest.mark.parametrize("name", SIDE)
+def test_side_calls(name: str) -> None:
+    head, answer = ask(*SIDE[name]), builders.turn(1, text="Mend the parser")
+    assert find_run_role(head, [answer], is_started=False) == "side"
+    assert find_run_role(head, [answer], is_started=True) == "side"
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_short_run_is_no_side_call(name: str) -> None:
+    head, answer = ask(*TASKS[name]), builders.turn(1, text="So it is.")
+    assert find_run_role(head, [answer], is_started=False) == "main"
+    assert find_run_role(head, [answer], is_started=True) == "sub-agent"
+
+
+def test_who_calls_tools_is_at_work() -> None:
+    head = ask(*SIDE["opencode"])
+    assert find_run_role(head, [builders.step(1)], is_started=False) == "main"
+    with_tools = Head(messages=head.messages, tools=({"name": "bash"},))
+    assert find_run_role(with_tools, [builders.turn(1, text="A title")], is_started=False) == "main"
+    assert find_run_role(head, [builders.turn(each, text="A title") for each in (1, 2, 3)], is_started=False) == "main"
