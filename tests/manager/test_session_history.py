@@ -118,7 +118,7 @@ def test_a_turn_that_came_again_is_read_anew(logs: list[tuple[SessionInfo, list[
     turn = [event.turn for event in events if isinstance(event, TurnAdded)][-1]
     again: list[Event] = [TurnAmended(turn)]
     assert not read.can_continue_with(again)
-    with pytest.raises(ValueError, match="read it anew"):
+    with pytest.raises(ValueError, match="read it again"):
         read.read_events(again)
     fresh = reading(info)
     fresh.read_events([*events, *again])
