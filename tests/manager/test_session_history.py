@@ -188,7 +188,7 @@ def test_what_is_folded_as_it_arrives_is_no_rewrite(tmp_path: Path) -> None:
 def test_a_log_that_is_none() -> None:
     """A call without a decision is no session's."""
     info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
-    with pytest.raises(CorruptError, match="its log is no session's"):
+    with pytest.raises(CorruptError, match="its log is not a session's"):
         reading(info).read_events([HeadSet(Head()), RequestSent(call=1, at=None, model="", tokens=1)])
 
 
