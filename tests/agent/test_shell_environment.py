@@ -185,5 +185,5 @@ def test_what_is_wrong_with_a_call_is_told(shell: Shell, action: object) -> None
 
 def test_a_folder_must_be_one(tmp_path: Path) -> None:
     """Working in what is no folder is refused before anything runs."""
-    with pytest.raises(ElisionError, match="no folder"):
+    with pytest.raises(ElisionError, match="not a folder"):
         Shell(tmp_path / "nowhere")

@@ -48,7 +48,7 @@ COMMANDS: Final = {
     ("replay", RUN, "--strategy", "masking(window=0)"): ("masking(window=0): ", "give a whole number, 1 or more"),
     ("replay", RUN, "--model", "gpt-55"): ("no price for model 'gpt-55' in our table", "Give it with --price input="),
     ("replay", RUN, "--prices", "antropic"): ("no price set 'antropic'; there are: ", "anthropic, fable, openai"),
-    ("replay", RUN, "--price", "input=x"): ("--price: input='x' is no number; ", "give USD per million tokens"),
+    ("replay", RUN, "--price", "input=x"): ("--price: input='x' is not a number; ", "give USD per million tokens"),
     ("replay", RUN, "--model", "gpt-5", "--prices", "openai"): ("--model and --prices contradict", "; give one"),
     ("replay", RUN, "--tokens", "o20k"): ("no token counter 'o20k'; ", "there are: o200k, cl100k, estimate"),
     ("replay", RUN, "--summarizer", "opnai:gpt-5"): ("no summarizer 'opnai:gpt-5'; ", f"there are: {SUMMARIZERS}"),

@@ -207,7 +207,7 @@ def test_the_main_run_is_the_path_to_the_newest_leaf() -> None:
     runs, problems = read(forked(own=1))
     assert texts(runs["main"]) == ["", "shared", "new"]
     assert list(runs) == ["main"]
-    assert [(problem.line, "left behind" in problem.reason) for problem in problems] == [(5, True)]
+    assert [(problem.line, "abandoned" in problem.reason) for problem in problems] == [(5, True)]
 
 
 def test_a_branch_that_is_mostly_its_own_is_a_run() -> None:

@@ -97,7 +97,7 @@ def test_a_short_branch_left_behind_is_reported() -> None:
     ]
     runs, problems = read(lines(*entries))
     assert {name: [turn.text for turn in run.turns] for name, run in runs.items()} == {"main": ["one", "two", "new"]}
-    assert [(problem.line, "left behind" in problem.reason) for problem in problems] == [(4, True)]
+    assert [(problem.line, "abandoned" in problem.reason) for problem in problems] == [(4, True)]
 
 
 def test_a_branch_that_is_mostly_its_own_is_a_run() -> None:

@@ -78,7 +78,7 @@ def test_a_text_protocol_is_told_by_its_results() -> None:
 
 def test_a_session_with_gaps_is_no_run() -> None:
     """The error names it; an unknown one likewise."""
-    with pytest.raises(FormatError, match="'s' is no whole run"):
+    with pytest.raises(FormatError, match="'s' is not a complete run"):
         stored(TurnAdded(turn(2)))
     with pytest.raises(UnknownHandle):
         load_stored_session(MemoryStore(), "none")

@@ -115,7 +115,7 @@ def test_names_in_a_log_cannot_act_on_the_terminal() -> None:
     ("model", "cause", "said"),
     [
         ("claude-opus-4-5", "unsent", ", because the agent cut results that are complete in the log (2 ×)"),
-        ("claude-opus-4-5", "inferred", ", since the agent condensed its history without a record of it (2 ×)"),
+        ("claude-opus-4-5", "inferred", ", because the agent condensed its history without a record of it (2 ×)"),
         ("claude-opus-4-5", "sealed", ", with sealed reasoning of unknown length in 1 turn"),
         ("claude-opus-4-5", "", ", at 1.25 tokens of the model for each that we count"),
         ("no-such-model", "", ", as nothing is known of how this model counts tokens"),
@@ -142,7 +142,7 @@ def test_what_the_log_says_of_a_prompts_length_is_named(model: str, cause: str, 
     text = explain_difference(divide_difference(longer, PRICES), run, Calibration(calls=calls))
     assert text.startswith("our count of the prompts is +10.0 % off")
     assert said in text
-    causes = ("clipped", "condensed", "sealed", "tokens of the model", "nothing is known")
+    causes = ("agent cut", "condensed", "sealed", "tokens of the model", "nothing is known")
     assert sum(word in text for word in causes) == (2 if cause else 1)
 
 

@@ -267,10 +267,10 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("options", "words"),
     [
         (["--base-url", "http://127.0.0.1:9"], "--base-url: no model writes summaries; give --summarizer too"),
-        (["--summarizer", "digest", "--summarizer-cache", "c"], "--summarizer-cache: no model is asked"),
+        (["--summarizer", "digest", "--summarizer-cache", "c"], "--summarizer-cache: no model writes summaries"),
         (["--summarizer", "bison:pro"], "no summarizer 'bison:pro'; there are: digest, anthropic:MODEL"),
         (["--summarizer", "anthropic:claude-haiku-4-5"], "no key for https://api.anthropic.com"),
-        (["--summarizer", "openai:m", "--base-url", "localhost"], "no base URL; give one like"),
+        (["--summarizer", "openai:m", "--base-url", "localhost"], "not a base URL; give one like"),
         (["--summarizer", "openai:m", "--base-url", "http://127.0.0.1:9", "--summarizer-prices", "gold"], "gold"),
         (
             ["--summarizer", "openai:m", "--base-url", "http://127.0.0.1:9", "-s", "hybrid(schedule=hindsight)"],

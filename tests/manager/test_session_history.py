@@ -118,7 +118,7 @@ def test_a_turn_that_came_again_is_read_anew(logs: list[tuple[SessionInfo, list[
     turn = [event.turn for event in events if isinstance(event, TurnAdded)][-1]
     again: list[Event] = [TurnAmended(turn)]
     assert not read.can_continue_with(again)
-    with pytest.raises(ValueError, match="read it anew"):
+    with pytest.raises(ValueError, match="read it again"):
         read.read_events(again)
     fresh = reading(info)
     fresh.read_events([*events, *again])
@@ -188,7 +188,7 @@ def test_what_is_folded_as_it_arrives_is_no_rewrite(tmp_path: Path) -> None:
 def test_a_log_that_is_none() -> None:
     """A call without a decision is no session's."""
     info = SessionInfo(key="s", family="s", parent="", relation="", begun=0, changed=0, records=2, turns=0)
-    with pytest.raises(CorruptError, match="its log is no session's"):
+    with pytest.raises(CorruptError, match="its log is not a session's"):
         reading(info).read_events([HeadSet(Head()), RequestSent(call=1, at=None, model="", tokens=1)])
 
 

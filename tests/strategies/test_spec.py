@@ -220,7 +220,7 @@ def test_an_unknown_option_lists_what_exists() -> None:
         ("masking(budget=budget(min_window=0))", "1 or more"),
         ("masking(budget=large)", "budget: give tokens"),
         ("masking(rules=5)", r"rules: give rule\("),
-        ("masking(rules=rule())", "says nothing"),
+        ("masking(rules=rule())", "has no effect"),
         ("masking(rules=rule(after=0))", "the newest turn is never masked"),
         ("masking(rules=rule(below=-1))", "0 or more"),
         ("masking(rules=rule(tool=3, keep=true))", "give a text"),

@@ -68,7 +68,7 @@ def test_a_damaged_or_newer_study_is_refused(study: Path) -> None:
     with pytest.raises(FormatError, match=r"format is elision\.study/9"):
         prepare(study.parent / "runs", study)
     (study / "study.json").write_text("{")
-    with pytest.raises(FormatError, match="is no study"):
+    with pytest.raises(FormatError, match="is not a study"):
         prepare(study.parent / "runs", study)
     assert (study / "study.json").read_text() == "{"
 

@@ -57,12 +57,12 @@ def test_tiers_that_do_not_ascend(starts: tuple[int, ...]) -> None:
         ("input=3,output=15,reading=1", "no price 'reading'; there are: input, cache_write, cache_read, output"),
         ("input=3", "input and output are needed"),
         ("output=3", "input and output are needed"),
-        ("input=3,output=cheap", "output='cheap' is no number"),
-        ("input,output=3", "input='' is no number"),
+        ("input=3,output=cheap", "output='cheap' is not a number"),
+        ("input,output=3", "input='' is not a number"),
         ("", "no price ''"),
-        ("input=nan,output=1", "input price nan is no price"),
-        ("input=inf,output=1", "input price inf is no price"),
-        ("input=-1,output=1", "input price -1.0 is no price"),
+        ("input=nan,output=1", "input price nan is not a price"),
+        ("input=inf,output=1", "input price inf is not a price"),
+        ("input=-1,output=1", "input price -1.0 is not a price"),
     ],
 )
 def test_price_text_that_is_none(text: str, message: str) -> None:

@@ -267,7 +267,7 @@ def _list_length_causes(run: Trajectory, calibration: Calibration) -> Iterator[s
         yield f", because the agent cut results that are complete in the log ({unsent} ×)"
     inferred = sum(call.restart == "inferred" for call in calibration.calls)
     if inferred:
-        yield f", since the agent condensed its history without a record of it ({inferred} ×)"
+        yield f", because the agent condensed its history without a record of it ({inferred} ×)"
     sealed = sum(has_sealed_reasoning(turn.content) for turn in run.turns)
     if sealed:
         yield f", with sealed reasoning of unknown length in {format_plural(sealed, 'turn')}"

@@ -147,8 +147,8 @@ def test_notes_say_how_a_plan_is_found_with_a_look_back() -> None:
 
 def test_notes_speak_of_what_is_there() -> None:
     """Summaries are mentioned where there are some, the split by rates where prices have tiers."""
-    assert any("Summaries" in note for note in wording.list_notes(study()))
-    assert not any("Summaries" in note for note in wording.list_notes(study((RAW, MASKING))))
+    assert any("summaries" in note for note in wording.list_notes(study()))
+    assert not any("summaries" in note for note in wording.list_notes(study((RAW, MASKING))))
     assert any(
         "lowest tier" in note for note in wording.list_notes(replace(study(), prices=find_price_set("qwen3-coder")))
     )

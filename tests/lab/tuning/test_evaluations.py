@@ -94,7 +94,7 @@ def test_another_file_is_left_alone(tmp_path: Path, content: str) -> None:
     """It is somebody else's."""
     path = tmp_path / "notes.txt"
     path.write_text(content)
-    with pytest.raises(OutputError, match="no study of elision tune; name another file"):
+    with pytest.raises(OutputError, match="not a study of elision tune; name another file"):
         _open(path)
     assert path.read_text() == content
 

@@ -139,8 +139,8 @@ def test_keys_are_not_shown() -> None:
 
 @pytest.mark.parametrize("url", ["", "api.openai.com/v1", "ftp://x/y", "http://"])
 def test_no_url(url: str) -> None:
-    """What is no base URL is refused at once."""
-    with pytest.raises(SpecError, match="is no base URL"):
+    """What is not a base URL is refused at once."""
+    with pytest.raises(SpecError, match="is not a base URL"):
         Transport(url, {})
 
 
