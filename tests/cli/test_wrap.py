@@ -94,7 +94,7 @@ def test_a_resumed_session_is_counted(provider: Playback, tmp_path: Path, work: 
 
 
 def test_the_running_gateway_is_used(provider: Playback, tmp_path: Path, work: Path) -> None:
-    """Where one answers at the configured address, no other is started; it goes on."""
+    """Where one answers at the configured address, no other is started; it keeps running."""
     options = {"gateway_upstream_openai": provider.url, "store": "memory:", "strategy": EAGER, "gateway_log": "none"}
     with GatewayThread(gateway_settings({}, NOWHERE, gateway_port=0, **options)) as gateway:
         port = gateway.url.rpartition(":")[2]
@@ -102,7 +102,7 @@ def test_the_running_gateway_is_used(provider: Playback, tmp_path: Path, work: P
         done = run_wrap(["--", sys.executable, "-c", RESUMED], environment, work)
         assert len(gateway.worker.gateway.sessions) == 1
     assert (done.returncode, len(provider.requests)) == (0, 3), done.stderr
-    assert f"the gateway at {gateway.url} goes on" in done.stderr
+    assert f"the gateway at {gateway.url} keeps running" in done.stderr
 
 
 def test_a_program_that_asks_nothing(provider: Playback, tmp_path: Path, work: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_server_that_cannot_be_offered() -> None:
     """`--mcp` is refused with a sentence where it could show nothing, or the wrong sessions."""
     for arguments, said in (
         (("--mcp", "--print", "claude"), "which --print does not start"),
-        (("--mcp", "--gateway", "http://127.0.0.1:9", "--", sys.executable), "--mcp to none"),
+        (("--mcp", "--gateway", "http://127.0.0.1:9", "--", sys.executable), "leave out --mcp"),
         (("--mcp", "--", sys.executable, "-c", ""), "takes no server by flag or variable"),
         (("--mcp", "--store", "memory:", "--", sys.executable, "-c", ""), "no other process reads a store in memory"),
     ):
