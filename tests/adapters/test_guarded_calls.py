@@ -263,3 +263,13 @@ def test_a_damaged_session_continues_behind_an_adapter(dialect: str, tmp_path: P
         if turns == 6:
             with closing(sqlite3.connect(file)) as connection, connection:
                 connection.execute("UPDATE records SET body = substr(body, 1, 9)")
+
+
+def test_a_framework_that_declares_its_tools_cannot_defer_them() -> None:
+    """What Elision would leave out the framework sends all the same, and nobody would count it."""
+    with pytest.raises(SettingError, match="the framework declares its tools itself"):
+        GuardedCalls.make("masking", None, {"store": "memory:", "tools": "defer"})
+    with Sessions("masking", store="memory:", tools="defer") as sessions:
+        with pytest.raises(SettingError, match="the framework declares its tools itself"):
+            GuardedCalls.make("masking", sessions, {})
+        assert GuardedCalls.make("masking", sessions, {}, "auto").sessions is sessions

@@ -164,13 +164,18 @@ class GuardedCalls:
         `cache_control` is `client` unless it is given: frameworks set cache breakpoints themselves, or their provider
         needs none, and what Elision sets would be lost in their own messages. cache_control: another such default.
         `recall` is `caller`: the framework's agent has the recall tools among its own.
-        Raises SettingError where options are given beside `sessions`, and what `Sessions` raises.
+        Raises SettingError where options are given beside `sessions`, or tools are to be deferred that the framework
+        declares itself, and what `Sessions` raises.
         """
-        if sessions is None:
-            pool = Sessions(strategy, **ContextOptions(**{"recall": "caller", **options}))
-            return cls(pool, cache_control=cache_control)
-        if options:
+        if sessions is not None and options:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
+        defers = options.get("tools") == "defer" if sessions is None else sessions.defers_tools
+        if defers and cache_control == "client":
+            raise SettingError(
+                'tools="defer": the framework declares its tools itself; set it in `elision serve` instead'
+            )
+        if sessions is None:
+            sessions = Sessions(strategy, **ContextOptions(**{"recall": "caller", **options}))
         return cls(sessions, cache_control=cache_control)
 
     def open_session(self, name: str, *, parent: str = "", model: str = "") -> ContextManager:

@@ -188,7 +188,9 @@ class Proxy:
         try:
             record.reached_limit = await self._find_key_limit(model_request.identity.namespace, record)
             record.how = "shadow" if self.settings.shadow else "same"
-            body = await self._pin_tools(session, model_request.body, record)
+            body = model_request.body
+            if self.settings.pin_tools and not self.settings.shadow:
+                body = await self._pin_tools(session, body, record)
             sent = SessionRequest(session, session.api, url, body, conversation, request, record)
             complete = await RequestHandler(
                 sent,
@@ -200,10 +202,11 @@ class Proxy:
         finally:
             self.sessions.release_session(session, answered=complete, already_marked=writer.is_finished)
 
-    async def _pin_tools(self, session: LiveSession, body: RequestBody, record: RequestRecord) -> RequestBody:
-        """Return `body` with the tools that the session keeps, where that is wanted."""
+    @staticmethod
+    async def _pin_tools(session: LiveSession, body: RequestBody, record: RequestRecord) -> RequestBody:
+        """Return `body` with the tools that the session keeps."""
         pins = session.tool_pins
-        if not self.settings.pin_tools or self.settings.shadow or pins.knows(body):
+        if pins.knows(body):
             return body
         try:
             if len(body.raw) <= INLINE_BYTES:

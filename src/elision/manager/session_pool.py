@@ -118,6 +118,11 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def defers_tools(self) -> bool:
+        """Whether definitions of tools are left out of prompts."""
+        return self._options.tools == "defer"
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} held={len(self)}>"
 

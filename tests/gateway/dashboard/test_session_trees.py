@@ -9,7 +9,7 @@ import pytest
 from elision import Advanced, ContextManager
 from elision.gateway.dashboard.session_trees import find_tree
 from elision.stores.memory import MemoryStore
-from elision.stores.store import SessionInfo
+from elision.stores.store import Relation, SessionInfo
 from tests.gateway.dashboard.api_client import DashboardClient
 from tests.manager.agents import make_history
 
@@ -59,7 +59,7 @@ def test_a_tree_has_one_bill_by_role() -> None:
 
 
 def make_info(key: str, family: str, parent: str = "") -> SessionInfo:
-    relation = "sub-agent" if parent else ""
+    relation: Relation = "sub-agent" if parent else ""
     return SessionInfo(
         key=key, family=family, parent=parent, relation=relation, begun=0.0, changed=0.0, records=1, turns=1
     )
