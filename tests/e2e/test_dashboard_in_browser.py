@@ -417,7 +417,7 @@ def test_shadow_mode_says_so(opened: Open, tmp_path: Path) -> None:
         page.until("document.querySelector('#chart svg') && document.querySelector('#sessions .saved').textContent")
         assert "would have" in page.text("#totals")
         assert "Shadow mode" in page.text("#scope")
-        assert "would have been" in page.text("#shadow")
+        assert "are hypothetical" in page.text("#shadow")
         page.close()
     kept.close()
 
