@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +113,19 @@ def test_interrupted_keeps_what_is_finished() -> None:
     assert {row.strategy for row in found.rows} == {"as billed", "as recorded", "raw"}
     assert len({(row.file, row.trajectory) for row in found.rows}) == 1
     assert found.json()["finished"] is False
+
+
+def test_an_interrupt_while_workers_start_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised within the hooks of a fork, so Ctrl-C comes when all workers are there."""
+    submit = ProcessPoolExecutor.submit
+
+    def interrupted(pool: ProcessPoolExecutor, *work: Any) -> Future[Any]:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return submit(pool, *work)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", interrupted)
+    assert not _study(SWE_AGENT, RUNS / "openhands-pylint.tar.gz", specs=("raw",), jobs=2).finished
 
 
 def test_progress_moves_within_a_run() -> None:

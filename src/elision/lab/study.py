@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import active_children
@@ -176,12 +177,13 @@ def _replay_in_processes(
     others = set(active_children())
     # Workers leave Ctrl-C to us: we end them and keep what they have delivered.
     with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
-        futures: dict[Future[RunOutcome], int] = {
-            pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
-            for place in _order_runs(runs, jobs)
-        }
-        waiting = set(futures)
         try:
+            with hold_interrupts():
+                futures: dict[Future[RunOutcome], int] = {
+                    pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
+                    for place in _order_runs(runs, jobs)
+                }
+            waiting = set(futures)
             while waiting:
                 ended, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
                 for future in ended:
@@ -214,6 +216,22 @@ def _set_up_worker(shares: MutableSequence[float]) -> None:
 def ignore_interrupts() -> None:
     """Leave Ctrl-C to the process that started this one: it ends the workers and keeps what they have delivered."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def hold_interrupts() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block, where a system can, which starts workers.
+
+    Python drops an exception that is raised within the hooks of a fork, and the interrupt would be lost.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _replay_in_worker(

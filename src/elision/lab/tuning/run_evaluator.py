@@ -15,7 +15,7 @@ from elision.lab.evidence_controls import find_common_items
 from elision.lab.head_estimate import add_recorded_head
 from elision.lab.results import Row, total
 from elision.lab.sent_rows import SentRows, replay_as_sent
-from elision.lab.study import ignore_interrupts, replay_candidates
+from elision.lab.study import hold_interrupts, ignore_interrupts, replay_candidates
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.evaluations import Evaluation, Evaluations
 from elision.strategies.spec import describe_strategy
@@ -137,9 +137,10 @@ class RunEvaluator:
             return
         # The longest runs first, so that none is left alone at the end.
         order = sorted(missing, key=lambda pair: -len(self.prepared.runs[pair[0]].turns))
-        futures: dict[Future[Evaluation], tuple[int, Strategy]] = {
-            self._pool.submit(_replay_in_process, place, strategy): (place, strategy) for place, strategy in order
-        }
+        with hold_interrupts():
+            futures: dict[Future[Evaluation], tuple[int, Strategy]] = {
+                self._pool.submit(_replay_in_process, place, strategy): (place, strategy) for place, strategy in order
+            }
         waiting = set(futures)
         while waiting:
             # A limited wait, so that Ctrl-C is noticed at once.
