@@ -1,4 +1,4 @@
-"""A store that is opened for reading alone: it writes nothing, and sees what other processes write meanwhile."""
+"""A store that is opened opened read-only: it writes nothing, and sees what other processes write meanwhile."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_it_reads_everything(reader: Store) -> None:
 def test_it_never_writes(reader: Store, name: str) -> None:
     """Every method that would change something is refused, and nothing has changed."""
     before = read_log(reader), reader.sessions()
-    with pytest.raises(StoreError, match="for reading alone"):
+    with pytest.raises(StoreError, match="opened read-only"):
         WRITES[name](reader)
     assert (read_log(reader), reader.sessions()) == before
 
