@@ -147,6 +147,24 @@ def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: p
     assert loads == ["cl100k"] * 2
 
 
+def test_its_table_has_grown_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given new words before anybody counts, and they change no count."""
+    given: list[str] = []
+
+    class Tokenizer:
+        @staticmethod
+        def from_tiktoken(*_: object) -> Tokenizer:
+            return Tokenizer()
+
+        def encode(self, text: str) -> str:
+            given.append(text)
+            return text
+
+    monkeypatch.setattr("gigatoken.gigatoken_rs.BPETokenizer", Tokenizer)
+    assert len(vocabulary._load_gigatoken("cl100k")("word")) == len("word")
+    assert [len(text) > vocabulary._FIRST_WORDS for text in given] == [True, False]
+
+
 def test_large_texts_of_new_words_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their first words are tried, a few times; the next text is tried again, and the counts are the same."""
     fast, _ = count_loads(monkeypatch)
