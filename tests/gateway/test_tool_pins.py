@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.gateway.request_body import RequestBody
-from elision.gateway.tool_pins import MAX_SETS, ToolPins, read_tools
+from elision.gateway.tool_pins import MAX_SETS, ToolPins, read_meaning
 from tests.gateway.conversation_bytes import PATHS
 from tests.gateway.loopback_gateway import make_settings, run_gateway
 from tests.gateway.random_json import APIS, JsonWriter
@@ -82,7 +83,7 @@ def test_a_pinned_request_means_the_same(seed: int, api: Any) -> None:
 def test_random_tools_are_equal_only_with_equal_meaning(seed: int) -> None:
     writer = JsonWriter(random.Random(seed), names=("a", "b"), doubles=False)
     one, other = (writer.write_array([writer.write_value(2) for _ in range(2)]) for _ in range(2))
-    if read_tools(one.encode()) == read_tools(other.encode()):
+    if read_meaning(one.encode()) == read_meaning(other.encode()):
         assert count_tools(f'{{"tools":{one}}}'.encode()) == count_tools(f'{{"tools":{other}}}'.encode())
 
 
@@ -149,25 +150,32 @@ async def serve(bodies: list[bytes], **given: Any) -> tuple[list[bytes], str]:
         client = await gateway.connect()
         for body in bodies:
             assert (await client.request("POST", PATHS["anthropic"], body, JSON)).status == 200
-        metrics = await client.request("GET", "/metrics", b"")
+        # A request is counted after the last byte of its answer.
+        async with asyncio.timeout(60):
+            counted, metrics = 0.0, ""
+            while counted < len(bodies):
+                metrics = (await client.request("GET", "/metrics", b"")).body.decode()
+                counted = sum(map(float, re.findall(r"^agent_context_gateway_requests_total\S* (\S+)", metrics, re.M)))
         client.close()
-        return [received.body for received in upstream.requests], metrics.body.decode()
+        return [received.body for received in upstream.requests], metrics
 
 
-def make_session(task: str) -> list[bytes]:
-    """Three requests of one agent, whose tools come in another order each time."""
+def make_session(task: str, *, tools_last: bool = False) -> list[bytes]:
+    """Three requests of one agent, whose tools come in another order each time, before or after the messages."""
     orders = ['[{"name":"a"}, {"name":"b"}]', '[{"name":"b"},{"name":"a"}]', '[ {"name":"a"},{"name":"b"}]']
     words: list[str] = [f'{{"role":"user","content":"{task}"}}']
     bodies = []
     for step, tools in enumerate(orders):
-        bodies.append(f'{{"model":"claude-sonnet-4-5","tools":{tools},"messages":[{",".join(words)}]}}'.encode())
+        fields = [f'"tools":{tools}', f'"messages":[{",".join(words)}]']
+        bodies.append(f'{{"model":"claude-sonnet-4-5",{",".join(fields[:: -1 if tools_last else 1])}}}'.encode())
         words += ['{"role":"assistant","content":"Done."}', f'{{"role":"user","content":"more {step}"}}']
     return bodies
 
 
+@pytest.mark.parametrize("tools_last", [False, True])
 @pytest.mark.parametrize("strategy", ["raw", "masking"])
-def test_the_gateway_pins_within_a_session_only(strategy: str) -> None:
-    one, other = make_session("one"), make_session("other")
+def test_the_gateway_pins_within_a_session_only(strategy: str, tools_last: bool) -> None:
+    one, other = (make_session(task, tools_last=tools_last) for task in ("one", "other"))
     # Another session of the same client begins with another order, and keeps its own.
     bodies = [one[0], one[1], other[1], one[2]]
     sent, metrics = asyncio.run(serve(bodies, gateway_pin_tools=True, strategy=strategy))

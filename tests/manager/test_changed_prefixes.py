@@ -91,6 +91,18 @@ def test_words_taken_back_and_compacted_histories_are_no_edits() -> None:
             assert not any("edited" in note for note in context.prepare(after).diagnostics.notes)
 
 
+def test_words_that_are_said_again_and_again_are_no_sign_of_an_edit() -> None:
+    """A compacted history may have one of them where it was by chance."""
+    said = [{"role": "user", "content": "Mend the parser. " + "word " * 3_000}]
+    for number in range(6):
+        said.append({"role": "assistant", "content": f"Step {number}."})
+        said.append({"role": "user", "content": "Continue."})
+    compacted = [said[0], {"role": "assistant", "content": "What I did: much."}, *said[-3:]]
+    with ContextManager("raw", model="claude-sonnet-4-5", store="memory:") as context:
+        context.prepare(said)
+        assert not any("edited" in note for note in context.prepare(compacted).diagnostics.notes)
+
+
 def test_tools_in_another_order_and_other_tools() -> None:
     with ContextManager("masking", model="gpt-5.2", store="memory:") as context:
         assert ask(context, 1, RULES, [tool("a"), tool("b"), tool("c")]) == ()

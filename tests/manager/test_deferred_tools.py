@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def dump(tools: Any) -> str:
 @pytest.mark.parametrize("newer", [False, True])
 @settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
-    sizes=st.lists(st.integers(0, 200), min_size=8, max_size=25),
+    # More than the budget, whatever is drawn.
+    sizes=st.lists(st.integers(0, 200), min_size=8, max_size=20).map(lambda drawn: [*drawn, *[400] * 10]),
     steps=st.lists(st.sampled_from(["go on", "resume", "fork", "replace", "switch off"]), min_size=3, max_size=6),
     number=st.integers(0, 2**40),
 )
@@ -75,6 +77,7 @@ def test_the_head_has_the_same_bytes_in_every_request(
     context = open_session(MODELS[api][newer], store)
     request: Json = {}
     sent = {dump(context.prepare(make_messages(api, 0), tools=tools).tools)}
+    assert ("defer_loading" in (head := min(sent))) or ("[outline]" in head)
     for step, what in enumerate(steps, start=1):
         context.settle()
         if what == "resume":
@@ -149,7 +152,8 @@ def test_a_later_forced_call_is_sent_with_the_clients_own_tools(choice: Json) ->
         first = context.prepare(make_history("anthropic", 0), tools=tools).tools
         forced = context.prepare(make_history("anthropic", 1), tools=tools, request={"tool_choice": choice})
         assert forced.tools[: len(tools)] == tools
-        assert any("forces a call" in note for note in forced.diagnostics.notes)
+        (note,) = forced.diagnostics.notes
+        assert "forces a call" in note
         assert context.prepare(make_history("anthropic", 2), tools=tools).tools == first
 
 
@@ -161,19 +165,35 @@ def test_another_model_gets_what_it_can_read() -> None:
         assert other.tools[: len(tools)] == tools
 
 
-def test_what_is_deferred_is_not_counted() -> None:
-    """The prompt's estimate has what the provider will bill."""
-    tools = make_tools("anthropic", [200] * 12)
+@pytest.mark.parametrize("api", ["anthropic", "openai-responses"])
+def test_what_is_deferred_is_not_counted(api: Api) -> None:
+    """The prompt's estimate has what the provider will bill: at OpenAI the descriptions stay in it."""
+    tools = make_tools(api, [200] * 12)
     views = [
-        ContextManager("masking", model="claude-sonnet-4-6", store="memory:", tools=how).prepare(
-            make_history("anthropic", 0), tools=tools
+        ContextManager("masking", model=MODELS[api][1], store="memory:", tools=how, recall="never").prepare(
+            make_messages(api, 0), tools=tools
         )
         for how in ("send", "defer")
     ]
     whole, deferred = (view.diagnostics.before for view in views)
     (note,) = [note for note in views[1].diagnostics.notes if "defer" in note]
-    assert deferred < whole / 2
-    assert "definitions leave each prompt" in note
+    found = re.search(r"definitions leave each prompt, ([\d,]+) tokens", note)
+    assert found
+    assert int(found[1].replace(",", "")) == pytest.approx(whole - deferred, rel=0.1)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+@pytest.mark.parametrize("tools", [None, [], [{"name": "own", "input_schema": {}}]])
+def test_a_request_without_the_deferred_tools_is_sent_as_it_is(newer: bool, tools: Any) -> None:
+    """A search would have nothing to find."""
+    with open_session(MODELS["anthropic"][newer]) as context:
+        first = context.prepare(make_history("anthropic", 0), tools=make_tools("anthropic", [200] * 12))
+        other = context.prepare(make_history("anthropic", 1), tools=tools)
+        assert "tool_search" not in dump(other.tools)
+        assert FIND_TOOL not in dump(other.tools)
+        assert not any("changed" in note for note in other.diagnostics.notes)
+        again = context.prepare(make_history("anthropic", 2), tools=make_tools("anthropic", [200] * 12))
+        assert again.tools == first.tools
 
 
 def test_the_search_answers_by_name_and_by_words() -> None:

@@ -230,7 +230,8 @@ class RequestBody:
                 break
             # Only in the place of the field itself does another value change the field, and nothing else.
             before, after = self.raw[:at], self.raw[at + len(own) :]
-            if _decode_or_none(b"%bnull%b" % (before, after)) == {**self._fields, name: msgspec.Raw(b"null")}:
+            found_fields = _decode_or_none(b"%bnull%b" % (before, after)) or {}
+            if found_fields.get(name) == msgspec.Raw(b"null") and self._has_same_others(found_fields, name):
                 found = copy(self)
                 found.raw = b"%b%b%b" % (before, value, after)
                 found._fields = {**self._fields, name: msgspec.Raw(value)}
@@ -238,6 +239,15 @@ class RequestBody:
                 found._layout = None
                 return found
         return None
+
+    def _has_same_others(self, fields: Mapping[str, msgspec.Raw], name: str) -> bool:
+        """Return whether `fields` has those of this body, and the same values of all but `name` and the messages.
+
+        Those of a body that continues another are not all in its fields; a change in them leaves `name` as it was.
+        """
+        left_out = {name, PROVIDERS[self.api].list_field}
+        kept, found = ({key: each[key] for key in each if key not in left_out} for each in (self._fields, fields))
+        return kept == found and fields.keys() == self._fields.keys()
 
     # -- the next of its conversation ------------------------------------------------------------------------------
 

@@ -12,13 +12,12 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from elision.gateway.request_body import RequestBody
+from elision.trajectory.tool_definitions import TOOL_GROUPS
 
 #: Bytes of tools that are compared; larger ones would hold up other requests.
 MAX_BYTES: Final = 256 * 1024
 #: Sets of tools that a session remembers: an agent may have some for planning, and others for work.
 MAX_SETS: Final = 4
-#: Lists of tools within a tool (Gemini), whose order says nothing either.
-_GROUPS: Final = frozenset({"functionDeclarations", "function_declarations"})
 
 
 class ToolPins:
@@ -26,25 +25,29 @@ class ToolPins:
 
     def __init__(self) -> None:
         self._first: dict[Hashable, bytes] = {}
+        #: What could not be pinned last.
+        self._refused = b""
 
     def knows(self, body: RequestBody) -> bool:
-        """Return whether the tools of `body` have the bytes that are kept, so that there is nothing to do."""
+        """Return whether there is nothing to do: the tools have the bytes that are kept, or cannot be pinned."""
         raw = body.get_raw_field("tools")
-        return raw is None or raw in self._first.values()
+        return raw is None or len(raw) > MAX_BYTES or raw == self._refused or raw in self._first.values()
 
     def pin_tools(self, body: RequestBody) -> RequestBody:
         """Return `body` with the bytes that its tools had when they first came; `body` itself where they have them."""
         raw = body.get_raw_field("tools")
-        if raw is None or len(raw) > MAX_BYTES or (says := read_tools(raw)) is None:
+        if raw is None or self.knows(body):
             return body
-        if says not in self._first:
-            if len(self._first) < MAX_SETS:
-                self._first[says] = raw
+        says = read_meaning(raw)
+        if says is None or (says not in self._first and len(self._first) >= MAX_SETS):
+            self._refused = raw
             return body
-        return body.replace_field("tools", self._first[says]) or body
+        # Another request of the session may be the first one in this moment.
+        first = self._first.setdefault(says, raw)
+        return body if first == raw else body.replace_field("tools", first) or body
 
 
-def read_tools(raw: bytes) -> Hashable | None:
+def read_meaning(raw: bytes) -> Hashable | None:
     """Return what a list of tools says, whatever their order, white space and order of keys; None where that is unsure.
 
     A cache breakpoint counts by its place in the list, and not as a part of its tool: all tools before it are cached.
@@ -77,7 +80,7 @@ def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _freeze(value: Any) -> Hashable:
     if isinstance(value, dict):
-        fields = ((name, _freeze_group(each) if name in _GROUPS else _freeze(each)) for name, each in value.items())
+        fields = ((name, _freeze_group(each) if name in TOOL_GROUPS else _freeze(each)) for name, each in value.items())
         return "object", frozenset(fields)
     if isinstance(value, list):
         return "list", tuple(map(_freeze, value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any, Final, Literal, TypeAlias
@@ -77,11 +78,16 @@ def find_edited_message(before: Conversation, after: Conversation) -> int | None
     """Return the place of the first message that the client changed; None where it edited no history.
 
     After an edit some of the next messages are still those that they were. Without any, the client took its words back
-    or compacted.
+    or compacted. A message that comes several times, such as "Continue.", may stand at its place by chance.
     """
-    pairs = [before.get_digest(place) == after.get_digest(place) for place in range(min(len(before), len(after)))]
-    first = pairs.index(False) if False in pairs else None
-    return first if first is not None and True in pairs[first:] else None
+    known = [before.get_digest(place) for place in range(len(before))]
+    new = [after.get_digest(place) for place in range(len(after))]
+    first = next((place for place, (one, other) in enumerate(zip(known, new, strict=False)) if one != other), None)
+    if first is None:
+        return None
+    times = Counter(known)
+    later = zip(known[first:], new[first:], strict=False)
+    return first if any(one == other and one and times[one] == 1 for one, other in later) else None
 
 
 def describe_edit(before: Conversation, after: Conversation, place: int, tokens: int, prices: Prices) -> str:

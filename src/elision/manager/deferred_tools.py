@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,8 +36,8 @@ _MAX_KNOWN: Final = 32
 NO_DEFERRAL: Final = Deferral()
 #: The note of a request that is sent with the client's own tools.
 NOTE_WHOLE_TOOLS: Final = (
-    'tools="defer": a request that forces a call, or asks a model that searches no tools, is sent with all '
-    "definitions, so all of it is new to the cache"
+    'tools="defer": a request that forces a call, searches tools itself, or asks a model that searches none, is sent '
+    "with all definitions, so all of it is new to the cache"
 )
 _FREE_CHOICES: Final = frozenset(("", "auto", "AUTO", "MODE_UNSPECIFIED"))
 _OFF: Final = frozenset(("none", "NONE"))
@@ -75,7 +75,7 @@ def choose_deferral(request: IncomingRequest, model: Capabilities, provider: Pro
     tools = read_tools(request.tools).json
     if not all(isinstance(tool, dict) for tool in tools):
         return "a tool is no JSON object"
-    if any(each.get("defer_loading") is True or text_in(each.get("type")).startswith("tool_search") for each in tools):
+    if any(map(_searches_tools, tools)):
         return "the client defers tools itself"
     choice = read_tool_choice(request.body_fields)
     if choice not in _FREE_CHOICES:
@@ -87,15 +87,21 @@ def choose_deferral(request: IncomingRequest, model: Capabilities, provider: Pro
     is_native = model.searches_tools and provider.search_tool is not None
     if is_native and any("input_examples" in each for each in definitions):
         return "tools with examples cannot be searched"
-    deferred, saved = _select(definitions, sizer, is_native=is_native)
+    list_staying = provider.list_seen_deferred if is_native else lambda each: [make_outline(each)]
+    deferred, saved = _select(definitions, sizer, list_staying)
     saved -= _count(provider.search_tool if is_native else FIND_TOOL_DEFINITION, sizer)
     if saved < LEAST_SAVING:
         return NO_DEFERRAL
     return Deferral(form="native" if is_native else "outline", tools=deferred, saved=saved)
 
 
-def _select(definitions: Sequence[Json], sizer: Sizer, *, is_native: bool) -> tuple[tuple[str, ...], int]:
-    """Return the names of tools beyond the budget, and the tokens that leave each prompt."""
+def _select(
+    definitions: Sequence[Json], sizer: Sizer, list_staying: Callable[[Json], Iterable[Any]]
+) -> tuple[tuple[str, ...], int]:
+    """Return the names of tools beyond the budget, and the tokens that leave each prompt.
+
+    list_staying: what of a deferred definition stays in the prompt.
+    """
     left, saved = TOOL_BUDGET, 0
     deferred = []
     for each in definitions:
@@ -103,7 +109,7 @@ def _select(definitions: Sequence[Json], sizer: Sizer, *, is_native: bool) -> tu
         if tokens <= left:
             left -= tokens
             continue
-        saved += tokens - (0 if is_native else _count(make_outline(each), sizer))
+        saved += tokens - sum(_count(part, sizer) for part in list_staying(each))
         deferred.append(text_in(each.get("name")))
     return tuple(deferred), saved
 
@@ -174,7 +180,7 @@ def _move_mark(tools: list[Any]) -> list[Any]:
         moved.append(tool)
     if mark is not None:
         place = max(place for place, tool in enumerate(moved) if not tool.get("defer_loading"))
-        moved[place] = {**moved[place], "cache_control": mark}
+        moved[place] = moved[place] if "cache_control" in moved[place] else {**moved[place], "cache_control": mark}
     return moved
 
 
@@ -182,14 +188,21 @@ def is_deferred_in(request: IncomingRequest, deferral: Deferral, model: Capabili
     """Return whether one request of a session can be sent with its tools deferred.
 
     A model that searches no tools, or a choice that the search would be against, needs the client's own. An outline is
-    a definition like any other.
+    a definition like any other. Without any of the deferred tools, or beside a search of the client's, there is none.
     """
-    if not deferral.tools or not isinstance(convert_to_json(request.tools), list):
+    tools = read_tools(request.tools).json
+    names = {text_in(each.get("name")) for tool in tools if isinstance(tool, dict) for each in list_definitions(tool)}
+    if names.isdisjoint(deferral.tools) or FIND_TOOL in names or any(map(_searches_tools, tools)):
         return False
     if deferral.form == "outline":
         return True
     choice = read_tool_choice(request.body_fields)
     return model.searches_tools and provider.search_tool is not None and choice in _FREE_CHOICES | _OFF
+
+
+def _searches_tools(tool: Any) -> bool:
+    fields = mapping_in(tool)
+    return fields.get("defer_loading") is True or text_in(fields.get("type")).startswith("tool_search")
 
 
 def describe_deferral(deferral: Deferral) -> str:
@@ -203,16 +216,17 @@ def describe_deferral(deferral: Deferral) -> str:
 def find_definitions(tools: Sequence[Json], query: str) -> str:
     """Return the definitions that a model asks for, by name or by words, the best first, as one JSON text a line."""
     definitions = [each for tool in tools for each in list_definitions(tool)]
-    named = [each for each in definitions if text_in(each.get("name")) in re.split(r"[\s,;\"'`]+", query)]
-    wanted = set(_WORD.findall(query.lower()))
-    scored = [(_score(each, wanted), each) for each in definitions]
-    best = [each for score, each in sorted(scored, key=lambda pair: -pair[0]) if score]
-    found = (named or best)[:_MOST_FOUND]
+    names = frozenset(re.split(r"[\s,;\"'`]+", query))
+    found = [each for each in definitions if text_in(each.get("name")) in names]
+    if not found:
+        wanted = set(_WORD.findall(query.lower()))
+        scored = [(_score(each, wanted), each) for each in definitions]
+        found = [each for score, each in sorted(scored, key=lambda pair: -pair[0]) if score]
     if not definitions:
         return "[the definitions are here with the next request: search again then]"
     if not found:
         return "[no tool fits these words; search by a name that you see among your tools]"
-    return "\n".join(json.dumps(each, ensure_ascii=False) for each in found)
+    return "\n".join(json.dumps(each, ensure_ascii=False) for each in found[:_MOST_FOUND])
 
 
 def _score(definition: Json, wanted: set[str]) -> int:

@@ -563,23 +563,25 @@ class HistoryFollower:
         state = branch.log.state
         before = state.head
         tools = call.request.tools
-        self.arranged = None
+        arranged_before, self.arranged = self.arranged, None
         if state.deferral.tools and not self.options.shadow:
             provider = find_provider(call.dialect.name)
             if is_deferred_in(call.request, state.deferral, call.capabilities, provider):
                 self.arranged = arrange_tools(tools, state.deferral, provider)
                 tools = self.arranged.counted
-            else:
+            elif tools:
                 self.notes.append(NOTE_WHOLE_TOOLS)
         ingest_turns(branch, first, call.request.system, tools, pin)
         if before is not state.head and branch.log.newest_call is not None:
-            self._note_head_change(before, branch)
+            # Where they were deferred before and are not now, or the reverse, the client did not change its tools.
+            are_clients = (self.arranged is None) is (arranged_before is None)
+            self._note_head_change(before, branch, notes_tools=are_clients)
 
-    def _note_head_change(self, before: Head, branch: SessionBranch) -> None:
+    def _note_head_change(self, before: Head, branch: SessionBranch, *, notes_tools: bool) -> None:
         """Say once of each kind that the head is another one than at the call before."""
         state = branch.log.state
         change = find_head_change(before, state.head)
-        if change is None or change in self._noted_changes:
+        if change is None or change in self._noted_changes or (change != "text" and not notes_tools):
             return
         tokens = state.make_raw_view().tokens
         if note := describe_head_change(change, before, state.head, tokens, self.logs.prices):
@@ -588,8 +590,10 @@ class HistoryFollower:
 
     def _note_edit(self, before: History, after: History, tokens_before: int) -> None:
         """Say once that the client edited what it had sent. tokens_before: of the prompt before that."""
+        if "history" in self._noted_changes or self.branch is None:
+            return
         place = find_edited_message(before, after)
-        if place is None or "history" in self._noted_changes or self.branch is None:
+        if place is None:
             return
         state = self.branch.log.state
         segment = state.turn_places.get(after.count_intact_turns(place) + 1, state.head_length)

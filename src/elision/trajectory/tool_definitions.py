@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from elision.trajectory.turn import Head
+
+#: Fields of a tool in which Gemini has several definitions.
+TOOL_GROUPS: Final = ("functionDeclarations", "function_declarations")
 
 
 def list_tools(head: Head) -> Iterator[Mapping[str, Any]]:
     """Yield the tool definitions one by one, out of Gemini's groups too."""
     for tool in head.tools:
-        declared = tool.get("functionDeclarations") or tool.get("function_declarations")
+        declared = next(filter(None, map(tool.get, TOOL_GROUPS)), None)
         if isinstance(declared, list):
             yield from (each for each in declared if isinstance(each, Mapping))
         else:

@@ -19,10 +19,10 @@ TITLE = [
 ]
 
 
-def keep(store: MemoryStore, session: str, messages: list[Any], **advanced: Any) -> None:
+def keep(store: MemoryStore, session: str, messages: list[Any], *, shadow: bool = False, **advanced: Any) -> None:
     advanced = {key: value for key, value in advanced.items() if value}
     with ContextManager(
-        "masking", model="gpt-5", store=store, session=session, advanced=Advanced(**advanced)
+        "masking", model="gpt-5", store=store, session=session, shadow=shadow, advanced=Advanced(**advanced)
     ) as context:
         context.prepare(messages)
         context.record({"prompt_tokens": 2_000, "completion_tokens": 5})
@@ -36,6 +36,7 @@ def test_a_tree_has_one_bill_by_role() -> None:
     keep(store, "helper of helper", make_history("openai", 1, "Look there."), parent="helper")
     keep(store, "title", TITLE, parent="main")
     keep(store, "another", make_history("openai", 3, "Mend the lexer."))
+    keep(store, "tried", make_history("openai", 3, "Mend the writer."), shadow=True)
     asking = DashboardClient(store)
     totals = asking.get_path("/elision/api/totals").json
     assert {role: found["sessions"] for role, found in totals["roles"].items()} == {

@@ -130,7 +130,7 @@ class _DashboardApi:
             "unpriced": sum(bool(row.calls and not row.priced) for row in read),
             "unpriced_models": sorted({row.model for row in read if row.calls and row.model and not row.priced})[:3],
             "shadow": self._shadow,
-            "roles": render_roles(read),
+            "roles": render_roles(row for row in read if row.shadow == self._shadow),
             "would": render_totals(sum((row.own_totals for row in read if row.shadow), SavingsTotals())),
             **render_totals(sum((row.own_totals for row in read if not row.shadow), SavingsTotals())),
         }
@@ -165,7 +165,7 @@ class _DashboardApi:
         told["tree"] = {
             "sessions": len(tree),
             "unread": rows.count(None),
-            "roles": render_roles(row for row in rows if row is not None),
+            "roles": render_roles(row for row in rows if row is not None and row.shadow == account.shadow),
         }
         return {**told, "live": self._clock() - account.info.changed < LIVE_SECONDS, "busy": key in self._busy()}
 

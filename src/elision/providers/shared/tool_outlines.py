@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
+from elision.trajectory.tool_definitions import TOOL_GROUPS
 
-#: Fields of a tool in which Gemini has several definitions.
-_GROUPS: Final = ("functionDeclarations", "function_declarations")
 #: Fields of a definition that hold the schema of its arguments.
 _SCHEMAS: Final = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
 #: Keywords of a schema that only explain.
 _EXPLAINS: Final = frozenset(("description", "title", "examples", "example", "default", "$comment", "$schema"))
 #: Keywords whose values are schemas by name, and keywords whose values are no schemas.
 _NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
-_VALUES: Final = frozenset(("enum", "const", "required", "type", "$ref", "pattern", "format"))
+_VALUES: Final = frozenset(("enum", "const", "required", "dependentRequired", "type", "$ref", "pattern", "format"))
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s|\n")
 #: Characters that an outline keeps of a description, and what it ends with.
 _DESCRIPTION: Final = 120
@@ -56,7 +55,7 @@ def strip_schema(schema: Any) -> Any:
 
 def list_definitions(tool: Json) -> Iterator[Json]:
     """Yield the definitions of functions in one element of a request's `tools`; none of a provider's own tool."""
-    for group in _GROUPS:
+    for group in TOOL_GROUPS:
         declared = tool.get(group)
         if isinstance(declared, list):
             yield from (each for each in declared if isinstance(each, dict) and text_in(each.get("name")))
@@ -78,7 +77,7 @@ def map_definitions(tool: Json, change: Callable[[Json], Json]) -> Json:
         return changed[id(tool)]
     if id(tool.get("function")) in changed:
         return {**tool, "function": changed[id(tool["function"])]}
-    group = next(name for name in _GROUPS if isinstance(tool.get(name), list))
+    group = next(name for name in TOOL_GROUPS if isinstance(tool.get(name), list))
     return {**tool, group: [changed.get(id(each), each) for each in tool[group]]}
 
 
