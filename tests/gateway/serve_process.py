@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -59,8 +59,13 @@ class ServeProcess:
     def list_workers(self) -> set[int]:
         """The processes that it has started, but for the one that multiprocessing has for its own ends."""
         task = Path(f"/proc/{self.popen.pid}/task/{self.popen.pid}/children")
-        found = {int(each) for each in task.read_text().split()}
-        return {each for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()}
+        found = set()
+        for each in task.read_text().split():
+            # Some end while they are looked at.
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes():
+                    found.add(int(each))
+        return found
 
     def wait_for_workers(self, count: int) -> set[int]:
         """The processes, once there are `count` of them. Fails with the log where there will be no more."""
