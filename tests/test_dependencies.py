@@ -37,7 +37,7 @@ ALLOWED = {
     "mcp": "mcp | annotated-types anyio attrs cffi click cryptography h11 httpcore2 httpx2 jsonschema"
     " jsonschema-specifications mcp-types opentelemetry-api pycparser pydantic pydantic-core pyjwt python-multipart"
     " referencing rpds-py sse-starlette starlette truststore typing-extensions typing-inspection uvicorn",
-    "fast-tokens": "gigatoken numpy | annotated-doc awkward awkward-cpp annotated-types fsspec importlib-metadata"
+    "fast-tokens": "gigatoken | annotated-doc awkward awkward-cpp annotated-types fsspec importlib-metadata numpy"
     " lazy-importer markdown-it-py mdurl packaging pydantic pydantic-core pygments rich shellingham typer"
     " typing-extensions typing-inspection zipp",
 }

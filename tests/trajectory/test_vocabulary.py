@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
+import threading
 from dataclasses import replace
 from itertools import product
 
@@ -95,7 +97,7 @@ def test_settled_characters_are_split_the_same(name: str) -> None:
 def test_letters_newer_than_the_reference_are_left_to_it(monkeypatch: pytest.MonkeyPatch, letter: str) -> None:
     """A text with a letter that only the fast encoder's Unicode knows is counted by the reference."""
     reference, fast = load_encoders("cl100k")
-    monkeypatch.setattr(fast, "_encode", None)
+    monkeypatch.setattr(fast, "_count_words", None)
     text = f"word{letter}word"
     assert fast.count(text) == reference.count(text)
 
@@ -147,22 +149,33 @@ def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: p
     assert loads == ["cl100k"] * 2
 
 
-def test_its_table_has_grown_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given new words before anybody counts, and they change no count."""
-    given: list[str] = []
+def test_other_threads_run_while_the_fast_encoder_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They get the interpreter from it, and not only when the interpreter takes it away."""
+    fast, _ = count_loads(monkeypatch)
+    # To ask the system for memory would let them run as well.
+    monkeypatch.setattr(vocabulary._ResidentMemory, "read_bytes", lambda self: 0)
+    ran, begun = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: begun.wait() and ran.set())
+    thread.start()
+    texts = (f"{seed}".join(f"word{number}" for number in range(5_000)) for seed in range(100))
+    taken_away_after = sys.getswitchinterval()
+    sys.setswitchinterval(3_600)
+    try:
+        begun.set()
+        assert any(ran.is_set() for text in texts if fast.count(text))
+    finally:
+        sys.setswitchinterval(taken_away_after)
+        thread.join()
 
-    class Tokenizer:
-        @staticmethod
-        def from_tiktoken(*_: object) -> Tokenizer:
-            return Tokenizer()
 
-        def encode(self, text: str) -> str:
-            given.append(text)
-            return text
-
-    monkeypatch.setattr("gigatoken.gigatoken_rs.BPETokenizer", Tokenizer)
-    assert len(vocabulary._load_gigatoken("cl100k")("word")) == len("word")
-    assert [len(text) > vocabulary._FIRST_WORDS for text in given] == [True, False]
+def test_the_fast_encoder_needs_no_arrays() -> None:
+    """What gigatoken brings for tables costs half a second and 74 MB, so it is not imported."""
+    pytest.importorskip("gigatoken")
+    code = (
+        "import sys\nsys.modules |= {'awkward': None, 'numpy': None}\n"
+        "from elision.trajectory.vocabulary import GigatokenEncoder\nprint(GigatokenEncoder('cl100k').count('word'))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "1\n"
 
 
 def test_large_texts_of_new_words_are_left_to_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +235,7 @@ def test_an_encoder_that_counts_differently_is_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A release that counts the probe differently is left alone, and the log says so."""
-    monkeypatch.setattr(vocabulary, "_load_gigatoken", lambda name: list)
+    monkeypatch.setattr(vocabulary, "_load_gigatoken", lambda name: len)
     with caplog.at_level(logging.WARNING, "elision.trajectory"):
         assert isinstance(load_fastest_encoder("cl100k"), TiktokenEncoder)
     assert "gigatoken cannot be used: SpecError: it counts" in caplog.text

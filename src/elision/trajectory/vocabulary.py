@@ -6,17 +6,15 @@ and never changes a count.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import gzip
 import hashlib
 import logging
 import mmap
 import os
-import random
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -28,8 +26,8 @@ from elision.trajectory.text_pieces import split_text
 
 _log: Final = logging.getLogger("elision.trajectory")
 
-#: Returns the tokens of a text.
-Encode: TypeAlias = Callable[[str], Sized]
+#: Returns how many tokens a text has.
+Count: TypeAlias = Callable[[str], int]
 
 #: A text with contractions, digits, white space, scripts and emoji: a wrong splitter counts it differently.
 PROBE: Final = (
@@ -56,8 +54,6 @@ LONGEST_COUNTED: Final = 100_000
 _BLOCK: Final = 1_536
 #: Seconds of processor time from which on that call was slow. Known words take 0.3 to 0.9 ms, new ones 4 to 13 ms.
 _SLOW_SECONDS: Final = 0.0025
-#: Bytes of random words, as base64, that make its table grow once; the next time comes after 2 MB of them.
-_FIRST_WORDS: Final = 24_000
 #: Characters at the start of a long piece that show whether its words are known.
 _TRIED: Final = 4_096
 #: Slow trials in a row after which the rest of a text is not given to gigatoken.
@@ -170,10 +166,10 @@ class GigatokenEncoder:
     def __init__(self, name: str) -> None:
         self._name = name
         self._reference: TiktokenEncoder | None = None
-        self._encode = _load_gigatoken(name)
+        self._count_words = _load_gigatoken(name)
         self._memory = _ResidentMemory()
         self._grown_bytes = 0
-        tokens = len(self._encode(PROBE))
+        tokens = self._count_words(PROBE)
         if tokens != VOCABULARIES[name].probe_tokens:
             raise SpecError(f"it counts {tokens} tokens of {name} where {VOCABULARIES[name].probe_tokens} are right")
 
@@ -183,8 +179,8 @@ class GigatokenEncoder:
         for piece in _split_text(text):
             if piece != before:
                 before = piece
-                # It keeps every word that it ever split, and stops all threads while it learns them, up to 0.1 s where
-                # its table grows. tiktoken does neither, so it counts large texts of ever new words, such as base64.
+                # It keeps every word that it ever split, and to load it anew stops all threads. So tiktoken counts large
+                # texts of ever new words, such as base64.
                 if slow < _MOST_SLOW and len(piece) == LONGEST_COUNTED:
                     slow = slow + 1 if self._is_new(piece[:_TRIED]) else 0
                 if slow or not (piece.isascii() or _SETTLED.fullmatch(piece)):
@@ -208,11 +204,11 @@ class GigatokenEncoder:
 
     def _count_piece(self, text: str) -> int:
         if self._grown_bytes > MAX_GROWN_BYTES:
-            self._encode = _load_gigatoken(self._name)
+            self._count_words = _load_gigatoken(self._name)
             self._grown_bytes = 0
         before = self._memory.read_bytes()
         began = thread_time()
-        tokens = len(self._encode(text))
+        tokens = self._count_words(text)
         learned = thread_time() - began > _SLOW_SECONDS * len(text) / LONGEST_COUNTED
         grown = most = _BYTES_PER_CHARACTER * len(text)
         if before:
@@ -252,18 +248,24 @@ def load_fastest_encoder(name: str) -> Encoder:
         return TiktokenEncoder(name)
 
 
-def _load_gigatoken(name: str) -> Encode:
-    import numpy  # noqa: F401 - what it returns is an array; without numpy its compiled code panics
-    from gigatoken.gigatoken_rs import BPETokenizer
+def _load_gigatoken(name: str) -> Count:
+    from gigatoken.gigatoken_rs import BPETokenizer, BytesSource
 
     # It reads a file only.
     with tempfile.TemporaryDirectory(prefix="elision-") as folder:
         path = Path(folder) / "ranks.tiktoken"
         path.write_bytes(_read_ranks(VOCABULARIES[name]))
-        encode: Encode = BPETokenizer.from_tiktoken(path, name, None).encode
-    # Its table grows at the first new words, which takes 35 ms: better now than in a request.
-    encode(base64.b64encode(random.Random(1).randbytes(_FIRST_WORDS)).decode())
-    return encode
+        tokenizer = BPETokenizer.from_tiktoken(path, name, None)
+
+    def count(text: str) -> int:
+        # Its `encode` holds the interpreter, for 0.1 s where its table of words grows. A batch does not, and given as a
+        # source it does not import awkward (0.5 s, 74 MB).
+        batch = BytesSource([text.encode("utf-8", "replace")])
+        return sum(map(len, tokenizer.encode_batch_list(batch, parallel=False)))
+
+    # The first batch copies the tokenizer: better now than in a request.
+    count(PROBE)
+    return count
 
 
 def _read_ranks(vocabulary: Vocabulary) -> bytes:
