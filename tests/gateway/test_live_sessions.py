@@ -353,6 +353,35 @@ def test_the_least_used_are_closed() -> None:
     run(test)
 
 
+def test_evicted_sessions_are_closed_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request may take the place of many: they are closed in turn, and none is closed twice or left open."""
+    at_work: list[str] = []
+    closed: list[str] = []
+
+    async def close(session: LiveSession) -> None:
+        at_work.append(session.name)
+        await asyncio.sleep(0)
+        assert at_work == [session.name]
+        at_work.remove(session.name)
+        closed.append(session.name)
+
+    async def test() -> None:
+        monkeypatch.setattr(sessions_of, "_close_context", close)
+        clock = Clock()
+        known = sessions(idle=10.0, clock=clock)
+        names = [asked(known, [TASK], whom=who(f"k{number}")).name for number in range(50)]
+        clock.now = 11.0
+        asked(known, [TASK], whom=who("last"))
+        assert len(known) == 1
+        while len(closed) < len(names):
+            await asyncio.sleep(0)
+        assert closed == names
+        monkeypatch.undo()
+        await known.close()
+
+    run(test)
+
+
 def test_a_message_that_is_none_is_unreadable() -> None:
     """Messages that are no objects are nothing to take apart."""
 

@@ -179,8 +179,8 @@ class GigatokenEncoder:
         for piece in _split_text(text):
             if piece != before:
                 before = piece
-                # It keeps every word that it ever split, and to load it anew stops all threads. So tiktoken counts large
-                # texts of ever new words, such as base64.
+                # It keeps every word that it ever split, and to load it anew stops all threads. So tiktoken counts
+                # large texts of ever new words, such as base64.
                 if slow < _MOST_SLOW and len(piece) == LONGEST_COUNTED:
                     slow = slow + 1 if self._is_new(piece[:_TRIED]) else 0
                 if slow or not (piece.isascii() or _SETTLED.fullmatch(piece)):
