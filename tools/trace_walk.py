@@ -101,18 +101,24 @@ def holds_marker(value: Any, depth: int = DEPTH) -> bool:
 
 
 def make_messages(turns: int) -> list[dict[str, Any]]:
-    """Return a conversation of `turns` turns in OpenAI's shape; the newest result holds the marker."""
+    """Return a conversation of `turns` turns in OpenAI's shape; the result of turn TURNS holds the marker."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You fix bugs."},
         {"role": "user", "content": "Fix the parser."},
     ]
     for index in range(turns):
-        call = {"id": f"c{index}", "type": "function", "function": {"name": "bash", "arguments": '{"cmd": "make"}'}}
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append(make_answer(index))
         lines = "\n".join(f"line {line} of result {index}: value {line * index}" for line in range(60))
+        if index == TURNS - 1:
+            lines += f"\n{MARKER}"
         messages.append({"role": "tool", "tool_call_id": f"c{index}", "content": lines})
-    messages[-1]["content"] += f"\n{MARKER}"
     return messages
+
+
+def make_answer(index: int) -> dict[str, Any]:
+    """Return what the model says in a turn."""
+    call = {"id": f"c{index}", "type": "function", "function": {"name": "bash", "arguments": '{"cmd": "make"}'}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 def trace_prepare() -> Walk:
@@ -131,13 +137,15 @@ def trace_prepare() -> Walk:
 
 
 class _Provider(BaseHTTPRequestHandler):
-    """Answers every request with one short completion."""
+    """Answers every request with the call that its client sends back in the next one."""
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"role": "assistant", "content": "Done."}
-        usage = {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        answered = sum(message["role"] == "assistant" for message in json.loads(raw)["messages"])
+        choice = {"index": 0, "message": make_answer(answered), "finish_reason": "tool_calls"}
+        # Four characters a token.
+        tokens = len(raw) // 4
+        usage = {"prompt_tokens": tokens, "completion_tokens": 12, "total_tokens": tokens + 12}
         body = json.dumps({"id": "r", "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
