@@ -296,9 +296,10 @@ class DamagedPostgres(DamagedStore):
         write_session(self.url, self.session)
 
     def read_contents(self) -> set[Any]:
+        # `agent_context_turns` is made from the log and never read back: a row with a wrong number gives way to the
+        # turn that has it.
         statements = (
             "select session_id, position, body, token from agent_context_log",
-            "select session_id, turn, record, node from agent_context_turns",
             "select id, session, family, begun from agent_context_sessions",
         )
         return {row for statement in statements for row in self._admin.execute(statement)}
