@@ -14,6 +14,7 @@ from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.elision_export import ElisionExportReader, export
 from elision.trajectory.content import Opaque, Text
+from elision.trajectory.run_roles import ROLES
 from elision.trajectory.trajectory import Compaction, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
@@ -96,6 +97,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         changes=tuple(draw(st.lists(st.builds(PromptChange, before=counts, what=texts), max_size=2))),
         recorded_window=draw(st.none() | counts),
         observations=draw(st.sampled_from(["tools", "user"])),
+        role=draw(st.sampled_from(["", *ROLES])),
     )
 
 

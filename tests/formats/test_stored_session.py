@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from elision.audit.run_partition import find_role
 from elision.errors import FormatError, UnknownHandle
 from elision.formats.stored_session import load_stored_session
 from elision.stores.memory import MemoryStore
-from elision.stores.store import NewSession
+from elision.stores.store import NewSession, Relation
 from elision.trajectory.content import make_content
-from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended, UsageReported
+from elision.trajectory.events import (
+    Event,
+    HeadSet,
+    PassDecided,
+    RequestSent,
+    SessionOpened,
+    TurnAdded,
+    TurnAmended,
+    UsageReported,
+)
 from elision.trajectory.plan import Summary
+from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.trajectory import Compaction, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
 
 
-def stored(*events: Event, parent: str = "") -> Trajectory:
+def stored(*events: Event, parent: str = "", relation: Relation = "") -> Trajectory:
     store = MemoryStore()
-    store.create(NewSession(key="s", family="f", at=0.0, parent=parent))
+    store.create(NewSession(key="s", family="f", at=0.0, parent=parent, relation=relation))
     store.append("s", events, after=0, at=0.0)
     return load_stored_session(store, "s")
 
@@ -38,6 +49,17 @@ def test_turns_stand_as_they_are_now() -> None:
     assert run.head.messages[0].text == "new"
     assert run.turns == (turn(1), turn(2, "b"))
     assert run.parent is None
+
+
+@pytest.mark.parametrize(
+    ("relation", "said", "role"),
+    [("", "", "main"), ("fork", "", "main"), ("sub-agent", "", "sub-agent"), ("sub-agent", "side", "side")],
+)
+def test_a_role_is_what_the_client_said_first(relation: Relation, said: SaidRole, role: str) -> None:
+    """Else that of a session which another one started; a fork of an agent's history is no other agent."""
+    opened = SessionOpened(strategy="raw", role=said), SessionOpened(strategy="raw")
+    run = stored(*opened, head("mend it"), TurnAdded(turn(1)), parent="p", relation=relation)
+    assert run.role == find_role(run) == role
 
 
 def test_calls_fill_what_turns_leave_open() -> None:

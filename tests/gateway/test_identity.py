@@ -313,19 +313,23 @@ def test_a_request_without_a_body() -> None:
 @pytest.mark.parametrize(
     ("headers", "role"),
     [
-        ({}, "main"),
-        ({"x-claude-code-session-id": UUID}, "main"),
+        ({}, ""),
+        ({"x-claude-code-session-id": UUID}, ""),
         ({"x-claude-code-session-id": UUID, "x-claude-code-agent-id": "a1"}, "sub-agent"),
-        ({"x-claude-code-agent-id": "  "}, "main"),
+        ({"x-claude-code-agent-id": "  "}, ""),
         ({"x-claude-code-request-class": "workflow"}, "sub-agent"),
         ({"x-claude-code-request-class": "Auxiliary"}, "side"),
         ({"x-claude-code-request-class": "compaction", "x-claude-code-agent-id": "a1"}, "side"),
         ({"x-claude-code-request-class": "of-tomorrow", "x-claude-code-agent-id": "a1"}, "sub-agent"),
-        ({"user-agent": CODEX, "session-id": "root", "thread-id": "root"}, "main"),
+        ({"user-agent": CODEX, "session-id": "root", "thread-id": "root"}, ""),
         ({"user-agent": CODEX, "thread-id": "child", "x-codex-parent-thread-id": "root"}, "sub-agent"),
         ({"user-agent": CODEX, "x-openai-subagent": "review"}, "sub-agent"),
         ({"user-agent": CODEX, "x-openai-subagent": "compact", "x-codex-parent-thread-id": "root"}, "side"),
         ({"x-session-id": "ses_child", "x-parent-session-id": "ses_parent"}, "sub-agent"),
+        ({"x-elision-role": " Side ", "x-elision-parent": "s1"}, "side"),
+        ({"x-elision-role": "main", "x-openai-subagent": "review"}, "main"),
+        # What is no role makes no label.
+        ({"x-elision-role": "<script>"}, ""),
     ],
 )
 def test_roles(headers: dict[str, str], role: str) -> None:

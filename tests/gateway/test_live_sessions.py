@@ -24,7 +24,7 @@ Json = dict[str, Any]
 TASK = {"role": "user", "content": "Fix the parser."}
 
 
-def made(name: str, family: str, api: str, model: str, parent: str) -> OpenedSession:
+def made(name: str, family: str, api: str, model: str, parent: str, role: str) -> OpenedSession:
     return open_session("raw", store=MemoryStore(), session=name, family=family, dialect=api, parent=parent)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
+from elision.formats.stored_session import load_stored_session
+from elision.gateway.dashboard.session_cache import SessionCache
 from elision.stores.store import SessionInfo
 from tests.gateway.conversation_bytes import PATHS, make_body
 from tests.gateway.gateway_trial import JSON_HEADER, run_trial
@@ -39,6 +43,7 @@ CLIENTS = {
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_sub_agent_is_below_its_parent(client: str) -> None:
     found: list[SessionInfo] = []
+    roles: Counter[str] = Counter()
 
     async def what(gateway: RunningGateway, upstream: ScriptedUpstream, http: HttpClient) -> None:
         for steps in range(1, 3):
@@ -47,13 +52,37 @@ def test_a_sub_agent_is_below_its_parent(client: str) -> None:
                 got = await http.request("POST", PATHS["openai"], body, JSON_HEADER, *fields)
                 assert got.status == 200
         await gateway.wait_until_stored()
-        found.extend(gateway.worker.store.sessions())
+        store = gateway.worker.store
+        found.extend(store.sessions())
+        # Those who read the store later know the roles as well.
+        roles.update(load_stored_session(store, info.key).role for info in found)
         page = (await http.request("GET", "/metrics")).body
         assert value(page, "gateway_role_requests_total", role="main") == 2
         assert value(page, "gateway_role_requests_total", role="sub-agent") == 2
 
     run_trial(what)
+    assert roles == {"main": 1, "sub-agent": 1}
     (parent,) = (each for each in found if not each.relation)
     (child,) = (each for each in found if each.relation)
     assert (child.parent, child.relation) == (parent.key, "sub-agent")
     assert (parent.turns, child.turns) == (2, 2)
+
+
+def test_a_role_is_stored_with_its_session() -> None:
+    """A side call that only its header tells from a task is one in the dashboard and for an audit, too."""
+    roles: list[str] = []
+
+    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, http: HttpClient) -> None:
+        fields = (JSON_HEADER, "x-elision-session: s1", "x-elision-role: side")
+        for steps in range(1, 4):
+            await http.request("POST", PATHS["openai"], make_body("openai", steps), *fields)
+        await gateway.wait_until_stored()
+        store = gateway.worker.store
+        (info,) = store.sessions()
+        roles.append(load_stored_session(store, info.key).role)
+        roles.extend(row.role for row in SessionCache(store).iterate_rows([info], 60) if row is not None)
+        page = (await http.request("GET", "/metrics")).body
+        assert value(page, "gateway_role_requests_total", role="side") == 3
+
+    run_trial(what)
+    assert roles == ["side", "side"]

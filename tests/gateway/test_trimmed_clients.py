@@ -33,7 +33,7 @@ def test_each_request_continues_the_session_before() -> None:
     """No session diverges, every call is in one log, and the view has the messages of the request alone."""
     store = MemoryStore()
 
-    def make(name: str, family: str, api: str, model: str, parent: str) -> OpenedSession:
+    def make(name: str, family: str, api: str, model: str, parent: str, role: str) -> OpenedSession:
         options: dict[str, Any] = {"session": name, "family": family, "dialect": api, "write_behind": True}
         return open_session("masking(window=2, schedule=every-turn)", store=store, **options)
 

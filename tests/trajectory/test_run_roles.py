@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.testing import builders
-from elision.trajectory.run_roles import find_run_role
+from elision.trajectory.run_roles import ROLES, find_run_role
 from elision.trajectory.turn import Head, Message
 
 #: (system prompt, first message), as agents send them.
@@ -18,6 +18,11 @@ SIDE = {
     "claude-code summary": ("Summarize this coding conversation in under 50 characters.", "User: mend it"),
     "opencode": ("You are a title generator. You output ONLY a thread title.", "mend the parser"),
     "open-webui": ("", "### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history."),
+    "claude-code session": (
+        "Generate a concise, sentence-case title (3-7 words) that captures the main topic of this coding session.",
+        "mend the parser",
+    ),
+    "librechat": ("", "Provide a concise, 5-word-or-less title for the conversation, using title case."),
     "gemini-cli": ("", "Decide who should logically speak next: 'user' or 'model'."),
     "compaction": ("", "Your task is to create a detailed summary of the conversation so far."),
     "a classifier": ("Classify the user's message as safe or unsafe.", "rm -rf build"),
@@ -26,6 +31,8 @@ TASKS = {
     "a question": ("You are a helpful assistant.", "What does this traceback mean?"),
     "a task": ("You are a coding agent.", "Fix the title bar, which is cut off on phones."),
     "a summary of a file": ("You are a coding agent.", "Summarize README.md."),
+    "a title for a text": ("You are a helpful assistant.", "Write a title for my blog post about sour dough."),
+    "tags for a page": ("", "Suggest tags and a headline for the product page below."),
 }
 
 
@@ -46,6 +53,12 @@ def test_a_short_run_is_no_side_call(name: str) -> None:
     head, answer = ask(*TASKS[name]), builders.turn(1, text="So it is.")
     assert find_run_role(head, [answer], is_started=False) == "main"
     assert find_run_role(head, [answer], is_started=True) == "sub-agent"
+
+
+def test_what_a_client_says_counts() -> None:
+    """Whatever the run asks for, and whoever started it."""
+    for said in ROLES:
+        assert find_run_role(ask(*SIDE["opencode"]), [], is_started=True, said=said) == said
 
 
 def test_who_calls_tools_is_at_work() -> None:

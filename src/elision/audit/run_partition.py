@@ -122,7 +122,7 @@ class AuditedRun:
 def find_role(trajectory: Trajectory) -> Role:
     """Return who made a run. Readers name a fork after what it continues, and that is no other agent."""
     is_started = bool(trajectory.parent) and not trajectory.id.startswith(f"{trajectory.parent} fork ")
-    return find_run_role(trajectory.head, trajectory.turns, is_started=is_started)
+    return find_run_role(trajectory.head, trajectory.turns, is_started=is_started, said=trajectory.role)
 
 
 def find_list_prices(model: str, on: date | None) -> Prices | None:

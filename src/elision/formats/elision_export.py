@@ -19,6 +19,7 @@ from elision.errors import FormatError
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
 from elision.trajectory.event_json import decode_head, decode_turn, encode_head, encode_turn
+from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.trajectory import Compaction, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import Turn
 
@@ -39,6 +40,7 @@ class _RunHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     changes: tuple[PromptChange, ...] = ()
     parent: str | None = None
     recorded_window: int | None = None
+    role: SaidRole = ""
     head: dict[str, Any]
 
 
@@ -58,6 +60,7 @@ def export(trajectory: Trajectory) -> Iterator[str]:
         changes=trajectory.changes,
         parent=trajectory.parent,
         recorded_window=trajectory.recorded_window,
+        role=trajectory.role,
         head=encode_head(trajectory.head),
     )
     yield _dump_line(msgspec.to_builtins(header))
@@ -162,4 +165,5 @@ def _parse_trajectory(document: Document, run: _ExportedRun) -> Trajectory:
         changes=header.changes,
         recorded_window=header.recorded_window,
         observations="user" if header.observations == "user" else "tools",
+        role=header.role,
     )

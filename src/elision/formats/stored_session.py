@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from elision.errors import FormatError
 from elision.stores.store import Store
-from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, UsageReported
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, SessionOpened, UsageReported
+from elision.trajectory.run_roles import SaidRole, find_run_role
 from elision.trajectory.trajectory import Compaction, PromptChange, Trajectory
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
@@ -37,6 +38,7 @@ def load_stored_session(store: Store, key: str) -> Trajectory:
             compactions=tuple(facts.compactions),
             changes=tuple(facts.changes),
             observations="user" if results == {"user"} else "tools",
+            role=find_run_role(facts.head, turns, is_started=info.relation == "sub-agent", said=facts.role),
         )
     except ValueError as error:
         raise FormatError(f"session {key!r} is not a complete run: {error}") from error
@@ -51,6 +53,7 @@ class _LogFacts:
     usage: dict[int, Usage] = field(default_factory=dict)
     compactions: list[Compaction] = field(default_factory=list)
     changes: list[PromptChange] = field(default_factory=list)
+    role: SaidRole = ""
 
     def note_head(self, head: Head) -> None:
         """Take the head of the next call, and note what of it is another one than at the call before."""
@@ -76,6 +79,8 @@ def _read_log(events: Iterable[Event]) -> _LogFacts:
     facts = _LogFacts()
     for event in events:
         match event:
+            case SessionOpened():
+                facts.role = facts.role or event.role
             case HeadSet():
                 facts.note_head(event.head)
             case RequestSent():

@@ -26,6 +26,7 @@ from elision.providers.provider import Api
 from elision.stores.store import KeepsSecret, Store
 from elision.stores.store_urls import FILE_SCHEMES, parse_path
 from elision.summarizers.factory import make_summarizer
+from elision.trajectory.run_roles import SaidRole
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -56,11 +57,11 @@ def make_session_factory(settings: GatewaySettings, store: Store) -> SessionFact
         }
         return Options(**gather_options(flat))
 
-    def open_session(name: str, family: str, api: Api, model: str, parent: str) -> OpenedSession:
+    def open_session(name: str, family: str, api: Api, model: str, parent: str, role: SaidRole) -> OpenedSession:
         writer = make_summarizer(library.summarizer, environment=os.environ, **library.summarizer_options())
         # What is only tried is never gone on with by what is done.
         family = f"{SHADOW_PREFIX}{family}" if settings.shadow else family
-        return OpenedSession(check_options(api, model).for_session(name, family, writer, parent))
+        return OpenedSession(check_options(api, model).for_session(name, family, writer, parent, role))
 
     return open_session
 

@@ -29,7 +29,7 @@ from urllib.parse import unquote_to_bytes
 from elision.providers.provider import Api
 from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.trajectory.foreign_json import parse_object
-from elision.trajectory.run_roles import ROLES, Role
+from elision.trajectory.run_roles import ROLES, Role, SaidRole
 
 ANONYMOUS: Final = "anonymous"
 #: Characters of an id that are kept as they are; a longer one, or one with control characters, is hashed.
@@ -49,11 +49,13 @@ class ClientIdentity:
     namespace: "k" and 32 hex digits, or "anonymous".
     session:   the client's own id of the conversation, of one agent where it has several; "" where it gives none.
     parent:    of a sub-agent, the same of the agent that started it; "" for others.
+    role:      what the client says that it is.
     """
 
     namespace: str
     session: str = ""
     parent: str = ""
+    role: SaidRole = ""
 
     @property
     def family(self) -> str:
@@ -159,7 +161,8 @@ def identify_client(api: Api | None, headers: _Headers, body: BodyFields | None,
         starter = headers.get("x-claude-code-parent-agent-id", "").strip()
         session, parent = f"{session}:{agent}", f"{session}:{starter}" if starter else session
     session, parent = _shorten_id(session), _shorten_id(parent)
-    return ClientIdentity(namespace=namespace, session=session, parent=parent if session != parent else "")
+    parent = parent if session != parent else ""
+    return ClientIdentity(namespace=namespace, session=session, parent=parent, role=find_role(headers))
 
 
 def _shorten_id(given: str) -> str:
@@ -185,7 +188,7 @@ _PARENT_HEADERS: Final = ("x-elision-parent", "x-codex-parent-thread-id", "x-par
 _SUB_AGENT_HEADERS: Final = ("x-claude-code-agent-id", *_PARENT_HEADERS)
 
 
-def find_role(headers: _Headers) -> Role:
+def find_role(headers: _Headers) -> SaidRole:
     """Return what asks, as far as the client says it. headers: names in lower case."""
     named = headers.get("x-elision-role", "").strip().lower()
     if found := next((role for role in ROLES if role == named), None):
@@ -196,7 +199,7 @@ def find_role(headers: _Headers) -> Role:
         return _CODEX_ROLES.get(kind, "sub-agent")
     if any(headers.get(name, "").strip() for name in _SUB_AGENT_HEADERS):
         return "sub-agent"
-    return "main"
+    return ""
 
 
 def derive_namespace(headers: _Headers, query: bytes, secret: bytes) -> str:

@@ -34,6 +34,7 @@ from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.telemetry.diagnostics import Diagnostics
+from elision.trajectory.run_roles import SaidRole
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -62,8 +63,8 @@ _UNSAFE_CHARS: Final = re.compile(r"[^\w.-]+")
 OpeningKey: TypeAlias = tuple[str, Api, bytes]
 #: Namespace and api.
 OwnerKey: TypeAlias = tuple[str, Api]
-#: Opens a session: (its name, family, api, model, its parent's name).
-SessionFactory = Callable[[str, str, Api, str, str], OpenedSession]
+#: Opens a session: (its name, family, api, model, its parent's name, its role as the client says it).
+SessionFactory = Callable[[str, str, Api, str, str, SaidRole], OpenedSession]
 
 
 @dataclass(slots=True, eq=False)
@@ -341,7 +342,7 @@ class SessionRegistry:
         kin = who.parent_family
         parents = self._iterate_newest(_make_owner_key(kin, api), kin) if kin else ()
         parent = next((session.opened.name for session in parents), "")
-        opened = self._open_session(name, family, api, model, parent)
+        opened = self._open_session(name, family, api, model, parent, who.role)
         return LiveSession(
             name=name,
             family=family,

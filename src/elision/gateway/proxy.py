@@ -280,7 +280,7 @@ class Proxy:
             return None
         try:
             namespace = record.namespace = derive_namespace(headers, request.query, self._secret)
-            record.role = find_role(headers)
+            record.role = find_role(headers) or "main"
             session = self.sessions.find_continued(namespace, route.api, raw)
             body = RequestBody.parse_if_small(
                 raw,

@@ -222,6 +222,7 @@ class RequestHandler:
         self._record.add_step(view.diagnostics)
         self._record.hint = str(view.diagnostics.hint or "")
         self._record.session = view.diagnostics.branch or session.name
+        self._record.role = session.opened.role
         self._recorder.note_prepared()
         return view
 

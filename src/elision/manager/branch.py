@@ -17,6 +17,7 @@ from elision.stores.store import NewSession, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.composition import TokenComposition, measure_turn
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
+from elision.trajectory.run_roles import Role, find_run_role
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Turn
 
@@ -138,6 +139,12 @@ class SessionBranch:
             return True
         state = self.log.state
         return bool(self.unsaved) and (self.exists or bool(state.calls or state.turns))
+
+    def find_role(self) -> Role:
+        """Return the role of the agent whose session it is."""
+        state = self.log.state
+        is_started = self.new.relation == "sub-agent"
+        return find_run_role(state.head, state.turns, is_started=is_started, said=state.role)
 
     def save(self, store: Store, at: float) -> None:
         """Write all unsaved records durably, after the outcome of all earlier writes is known.

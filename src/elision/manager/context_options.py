@@ -50,6 +50,7 @@ from elision.trajectory.price_lookup import (
 )
 from elision.trajectory.prices import Prices
 from elision.trajectory.recall_names import FIND_TOOL, OWN_TOOLS, RECALL_TOOL, SEARCH_TOOL
+from elision.trajectory.run_roles import SaidRole
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
 SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]
@@ -145,7 +146,7 @@ def _find_place(name: str) -> str:
 class Options:
     """The options of one context manager, checked: the rows of the table, and what only the gateway sets.
 
-    write_behind: whether a view that hides nothing new is returned before it is stored.
+    write_behind: whether a view that hides nothing new is returned before it is stored. role: as the client says it.
     """
 
     strategy: str | Strategy = make_row(
@@ -195,6 +196,7 @@ class Options:
     )
     advanced: Advanced = make_row(Advanced(), "what few programs set", accept_type("elision.Advanced(...)", Advanced))
     write_behind: bool = False
+    role: SaidRole = ""
     #: The strategy with everything that refines it.
     effective_strategy: Strategy = field(init=False, repr=False, compare=False)
 
@@ -212,11 +214,11 @@ class Options:
         object.__setattr__(self, "effective_strategy", self._build_strategy())
         self._check_room()
 
-    def for_session(self, session: str, family: str, summarizer: SummaryWriter, parent: str) -> Options:
+    def for_session(self, session: str, family: str, summarizer: SummaryWriter, parent: str, role: SaidRole) -> Options:
         """Return these options for another session. Their strategy is not built again."""
         made = object.__new__(Options)
         advanced = replace(self.advanced, family=family, parent=parent)
-        own = {"session": session, "advanced": advanced, "summarizer": summarizer}
+        own = {"session": session, "advanced": advanced, "summarizer": summarizer, "role": role}
         for name in Options.__slots__:
             object.__setattr__(made, name, own[name] if name in own else getattr(self, name))
         return made

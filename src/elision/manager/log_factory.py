@@ -65,6 +65,7 @@ class LogFactory:
             offer=entry,
             tools=RECALL_TOOL_DEFINITIONS if entry in ("first", "start") else (),
             shadow=self.options.shadow,
+            role=self.options.role,
         )
 
 

@@ -23,6 +23,7 @@ from elision.stores.store import Store
 from elision.stores.store_urls import open_or_replace, open_store
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Fault
+from elision.trajectory.run_roles import Role
 
 _T = TypeVar("_T")
 _log: Final = logging.getLogger("elision.manager")
@@ -86,6 +87,12 @@ class OpenedSession:
         if branch is None:
             return 0
         return len(branch.log.state.turns)
+
+    @property
+    def role(self) -> Role:
+        """The role of the agent whose session it is, as far as it is known."""
+        branch = self.preparer.branch
+        return "main" if branch is None else branch.find_role()
 
     def __del__(self) -> None:
         # What is left to a file is lost with the process. At its end no logger is there any more.

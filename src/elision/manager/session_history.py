@@ -46,6 +46,7 @@ from elision.trajectory.events import (
 from elision.trajectory.plan import Key, Plan, Summary, make_handle
 from elision.trajectory.price_lookup import count_for_model, find_price_set, find_prices
 from elision.trajectory.prices import Prices
+from elision.trajectory.run_roles import Role
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Head, Turn
@@ -118,6 +119,7 @@ class SessionReport:
     has_own_prices: whether its own model's prices are known. Otherwise it is billed as `DEFAULT_PRICES`.
     final:          diagnostics of the newest call with everything that came after it; None before the first call.
     shadow:         whether its requests were sent unchanged, whatever was decided.
+    role:           of the agent whose session it is.
     head, turns:    as they are by now. dialect: of its messages; "" if turns were added by hand.
     context:        phases, summaries, savings, as `ContextManager.report` has them; None before the first event.
     """
@@ -130,6 +132,7 @@ class SessionReport:
     calls: tuple[CallReport, ...]
     final: Diagnostics | None
     shadow: bool = False
+    role: Role = "main"
     head: Head = field(default_factory=Head)
     dialect: str = ""
     turns: tuple[Turn, ...] = ()
@@ -248,6 +251,7 @@ class LogReader:
             calls=tuple(self._calls),
             final=final,
             shadow=branch is not None and branch.log.state.shadow,
+            role=branch.find_role() if branch is not None else "main",
             head=branch.log.state.head if branch is not None else Head(),
             dialect=self._opened.dialect if self._opened else "",
             turns=tuple(branch.log.state.turns) if branch is not None else (),

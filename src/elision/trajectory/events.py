@@ -9,6 +9,7 @@ import msgspec
 
 from elision.trajectory.plan import Edit, Key, Summary
 from elision.trajectory.record_fields import write_always
+from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage
 
@@ -62,6 +63,7 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
               "never" anybody. tools: what we put in, each with `name`, `description` and `input_schema`.
     shadow:   whether requests are sent unchanged, whatever is decided; recorded again when that changes.
     deferral: of which tools the definitions are left out.
+    role:     of the agent, as its client says it.
     """
 
     strategy: str
@@ -71,6 +73,7 @@ class SessionOpened(SessionEvent, frozen=True, kw_only=True, tag="opened"):
     tools: tuple[Mapping[str, Any], ...] = ()
     offer: str = "caller"
     deferral: Deferral = Deferral()
+    role: SaidRole = ""
 
     def defer(self, deferral: Deferral) -> SessionOpened:
         """Return the same with what is left out of prompts. The head of such a session never changes."""

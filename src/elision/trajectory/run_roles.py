@@ -12,17 +12,23 @@ from elision.trajectory.turn import Head, Turn
 #: titles, summaries, classifications.
 Role: TypeAlias = Literal["main", "sub-agent", "side"]
 ROLES: Final[tuple[Role, ...]] = ("main", "sub-agent", "side")
+#: The same as a client says it; "" where it says nothing.
+SaidRole: TypeAlias = Literal["main", "sub-agent", "side", ""]
 ROLE_TITLES: Final[Mapping[Role, str]] = {"main": "main agents", "sub-agent": "sub-agents", "side": "side calls"}
 #: Answers of a side call: one, or a second try.
 _MOST_TURNS: Final = 2
 #: Characters of instructions that are searched, from either end.
 _SEARCHED: Final = 2_000
-#: What Claude Code, opencode, Open WebUI, Gemini CLI and others ask beside their tasks.
+#: What Claude Code, opencode, Open WebUI, Gemini CLI and others ask beside their tasks. Who asks for the title of
+#: something else than a conversation has it as the task.
+_TALK: Final = r"(?:conversation|chat|session|thread|transcript|dialog(?:ue)?)"
 _SIDE: Final = re.compile(
-    r"(?:generate|create|write|suggest|provide|produce|extract|respond with)\b.{0,60}\b(?:title|tags|headline)\b"
-    r"|title generator"
-    r"|\bsummari[sz](?:e|es|ing)\b.{0,40}\b(?:conversation|chat|session|thread|transcript)"
-    r"|\bsummary of (?:the|this|our) (?:conversation|chat|session)"
+    r"\b(?:generate|create|write|suggest|provide|produce|extract|respond with)"
+    rf"\b.{{0,60}}\b(?:title|tags|headline)\b.{{0,80}}\b{_TALK}"
+    rf"|\b{_TALK}\b.{{0,80}}\b(?:extract|generate|create|write)\b.{{0,60}}\b(?:title|tags|headline)\b"
+    r"|\btitle generator"
+    rf"|\bsummari[sz](?:e|es|ing)\b.{{0,40}}\b{_TALK}"
+    rf"|\bsummary of (?:the|this|our) {_TALK}"
     r"|new conversation topic"
     r"|\b(?:classify|categori[sz]e)\b.{0,60}\b(?:message|request|prompt|query|question|input)\b"
     r"|\bwho should (?:logically )?speak next",
@@ -30,8 +36,10 @@ _SIDE: Final = re.compile(
 )
 
 
-def find_run_role(head: Head, turns: Sequence[Turn], *, is_started: bool) -> Role:
-    """Return the role of a run. is_started: whether another run started it."""
+def find_run_role(head: Head, turns: Sequence[Turn], *, is_started: bool, said: SaidRole = "") -> Role:
+    """Return the role of a run. is_started: whether another run started it. said: its role as its client says it."""
+    if said:
+        return said
     if is_side_call(head, turns):
         return "side"
     return "sub-agent" if is_started else "main"

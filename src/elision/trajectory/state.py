@@ -18,6 +18,7 @@ from elision.trajectory.events import (
     TurnsDropped,
 )
 from elision.trajectory.plan import Edit, EditKind, Key, Summary
+from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.segments import (
     edit_segment,
     insert_recall_tools,
@@ -69,6 +70,8 @@ class State:
         self.deferral = Deferral()
         #: Whether requests are sent unchanged, whatever is decided.
         self.shadow = False
+        #: Of the agent, as its client said it first.
+        self.role: SaidRole = ""
         self.task_tokens = 0
         self.last_view: View | None = None
         self.observation_places: dict[Key, int] = {}
@@ -143,6 +146,7 @@ class State:
         match event:
             case SessionOpened():
                 self.shadow = event.shadow
+                self.role = self.role or event.role
                 if not self.recall_offer:
                     # Once for all: a later one is about something else.
                     self.recall_offer = event.offer

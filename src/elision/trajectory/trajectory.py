@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 
@@ -75,6 +76,7 @@ class Trajectory:
     changes:     of settings, system prompt and tools, as far as the recording states them.
     recorded_window: how many observations the recording agent itself kept visible (1 ... ), None if all.
     usd:         what the whole run cost, as the recording states it beside its calls; None if it states nothing.
+    role:        of its agent, as the recording states it; "" if it states nothing.
     """
 
     id: str
@@ -89,6 +91,7 @@ class Trajectory:
     recorded_window: int | None = None
     observations: Literal["tools", "user"] = "tools"
     usd: float | None = None
+    role: SaidRole = ""
 
     def __post_init__(self) -> None:
         for expected, turn in enumerate(self.turns, start=1):

@@ -21,7 +21,7 @@ from elision.manager.session_history import LogReader, SessionReport, add_platea
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
 from elision.trajectory.prices import Prices
-from elision.trajectory.run_roles import Role, find_run_role
+from elision.trajectory.run_roles import Role
 from elision.trajectory.task_text import find_task
 from elision.trajectory.tokens import Sizer, make_counter
 
@@ -153,7 +153,7 @@ class SessionCache:
             task=find_task(account.head),
             api=describe_api(account.dialect),
             hint=str(said) if said is not None else "",
-            role=find_run_role(account.head, account.turns, is_started=info.relation == "sub-agent"),
+            role=account.role,
         )
 
     def _read_log(self, info: SessionInfo) -> LogReader:
