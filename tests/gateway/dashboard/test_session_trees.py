@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elision import Advanced, ContextManager
-from elision.gateway.dashboard.session_trees import find_tree
+from elision.gateway.dashboard.session_trees import SessionTrees
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Relation, SessionInfo
 from tests.gateway.dashboard.api_client import DashboardClient
@@ -77,6 +77,6 @@ def test_a_clients_id_joins_what_its_credential_does_not() -> None:
         make_info("e", "k2/s1"),
     ]
     for place in range(3):
-        assert {info.key for info in find_tree(infos, infos[place])} == {"a", "title", "b"}
-    assert [info.key for info in find_tree(infos, infos[3])] == ["c"]
-    assert [info.key for info in find_tree([], infos[3])] == ["c"]
+        assert {info.key for info in SessionTrees(infos).find_tree(infos[place])} == {"a", "title", "b"}
+    assert [info.key for info in SessionTrees(infos).find_tree(infos[3])] == ["c"]
+    assert [info.key for info in SessionTrees(()).find_tree(infos[3])] == ["c"]

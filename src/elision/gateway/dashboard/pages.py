@@ -30,7 +30,7 @@ from elision.gateway.dashboard.json_views import (
     render_totals,
 )
 from elision.gateway.dashboard.session_cache import SessionCache, SessionRow
-from elision.gateway.dashboard.session_trees import find_tree, render_roles
+from elision.gateway.dashboard.session_trees import SessionTrees, render_roles
 from elision.gateway.dashboard.totals import SavingsTotals
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo, Store
@@ -114,6 +114,8 @@ class _DashboardApi:
         self._shadow = shadow
         self._busy = busy
         self._clock = clock
+        #: Of the newest listing that was asked for.
+        self._trees = SessionTrees(())
 
     def get_totals(self, request: Request) -> dict[str, Any]:
         """Return the totals of all sessions that are read; those of shadow mode apart."""
@@ -158,9 +160,12 @@ class _DashboardApi:
         """Return one session, and its calls after the first `after`."""
         key = decode_key(request.path_params["name"])
         account, amendments = self._cache.load_account(key)
-        branches = (info for info in self._cache.list_sessions() if info.parent == key and info.key != key)
-        told = render_session(account, islice(branches, MAX_ROWS), amendments, _parse_number(request, "after", 0))
-        tree = find_tree(self._cache.list_sessions(), account.info)
+        infos = self._cache.list_sessions()
+        if self._trees.infos is not infos:
+            self._trees = SessionTrees(infos)
+        tree = self._trees.find_tree(account.info)
+        branches = islice(self._trees.list_branches(key), MAX_ROWS)
+        told = render_session(account, branches, amendments, _parse_number(request, "after", 0))
         rows = list(self._cache.iterate_rows(tree, READ_SECONDS))
         told["tree"] = {
             "sessions": len(tree),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elision.gateway.dashboard.session_cache import SessionRow
@@ -12,31 +12,42 @@ from elision.stores.store import SessionInfo
 from elision.trajectory.run_roles import ROLES
 
 
-def find_tree(infos: Iterable[SessionInfo], root: SessionInfo) -> list[SessionInfo]:
-    """Return the sessions that belong to `root`, itself included. infos: of the store; they may be a little older.
+class SessionTrees:
+    """Which sessions of a listing belong together.
 
     They came from one another, or their client gave them one id: side calls have that of the agent they serve.
     """
-    near: dict[str, list[SessionInfo]] = defaultdict(list)
-    by_key = {info.key: info for info in infos} | {root.key: root}
-    for info in by_key.values():
-        near[info.parent or info.key].append(info)
-        # A family without an id is all that one credential has.
-        if "/" in info.family:
-            near[f"/{info.family}"].append(info)
-    found: dict[str, SessionInfo] = {}
-    waiting = [root]
-    while waiting:
-        info = waiting.pop()
-        if info.key in found:
-            continue
-        found[info.key] = info
-        waiting += near[info.key]
-        if "/" in info.family:
-            waiting += near[f"/{info.family}"]
-        if info.parent in by_key:
-            waiting.append(by_key[info.parent])
-    return list(found.values())
+
+    def __init__(self, infos: Sequence[SessionInfo]) -> None:
+        self.infos = infos
+        self._by_key = {info.key: info for info in infos}
+        self._started = defaultdict[str, list[SessionInfo]](list)
+        self._of_family = defaultdict[str, list[SessionInfo]](list)
+        for info in infos:
+            if info.parent != info.key:
+                self._started[info.parent].append(info)
+            self._of_family[info.family].append(info)
+
+    def list_branches(self, key: str) -> Sequence[SessionInfo]:
+        """Return the sessions that came from session `key`."""
+        return self._started.get(key, ())
+
+    def find_tree(self, root: SessionInfo) -> list[SessionInfo]:
+        """Return the sessions that belong to `root`, itself included, which may be newer than the listing."""
+        found: dict[str, SessionInfo] = {}
+        waiting = [root]
+        while waiting:
+            info = waiting.pop()
+            if info.key in found:
+                continue
+            found[info.key] = info
+            waiting += self._started.get(info.key, ())
+            # A family without an id is all that one credential has.
+            if "/" in info.family:
+                waiting += self._of_family.get(info.family, ())
+            if info.parent in self._by_key:
+                waiting.append(self._by_key[info.parent])
+        return list(found.values())
 
 
 def render_roles(rows: Iterable[SessionRow]) -> dict[str, Any]:
