@@ -140,6 +140,18 @@ def test_what_does_not_grow_the_fast_encoder_does_not_renew_it(monkeypatch: pyte
     assert loads == ["cl100k"]
 
 
+def test_a_short_text_is_counted_without_a_look_at_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its characters count as what it may grow by, so that no number of them grows the encoder for ever."""
+    fast, loads = count_loads(monkeypatch)
+    monkeypatch.setattr(vocabulary, "_SHORT", 1_000)
+    monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", 1_000)
+    monkeypatch.setattr(fast, "_memory", None)
+    assert {fast.count("word " * 100) for _ in range(3)} == {100 + 1}
+    assert fast._grown_bytes == 1_500
+    fast.count("word")
+    assert loads == ["cl100k"] * 2
+
+
 def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a figure from the system, each character counts as the most that one costs."""
     fast, loads = count_loads(monkeypatch)
@@ -220,6 +232,8 @@ def count_loads(monkeypatch: pytest.MonkeyPatch) -> tuple[GigatokenEncoder, list
     """A fast encoder, and the names of what was loaded for it so far; skips where gigatoken is not installed."""
     pytest.importorskip("gigatoken")
     loads: list[str] = []
+    # However short a text is, it is measured.
+    monkeypatch.setattr(vocabulary, "_SHORT", 0)
     load = vocabulary._load_gigatoken
     monkeypatch.setattr(vocabulary, "_load_gigatoken", lambda name: loads.append(name) or load(name))
     return GigatokenEncoder("cl100k"), loads

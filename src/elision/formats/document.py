@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from elision.trajectory.trajectory import Problem, Trajectory
 
@@ -19,11 +19,13 @@ class Document:
     path:    as the user named it, a member after "!": "runs.tar.gz!a/b.json". For messages only; never opened again.
     data:    the bytes, decompressed; b"" for a folder.
     members: for a folder or tar: relative path -> bytes, sorted by path. Empty for a single file.
+    peeked:  what sniffing has parsed so far: by line the objects in it, by 0 the value of the whole file.
     """
 
     path: str
     data: bytes = b""
     members: Mapping[str, bytes] = field(default_factory=dict, hash=False)
+    peeked: dict[int, Any] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
 
 class FormatReader(Protocol):

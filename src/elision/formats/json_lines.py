@@ -83,11 +83,10 @@ def peek_objects(document: Document, count: int = 5) -> list[Mapping[str, Any]]:
         if number > PEEK_LINES or len(found) >= count:
             break
         if end - start <= LINE_LIMIT:
-            found += [
-                line.value
-                for line in _parse_objects(document, number, document.data[start:end])
-                if isinstance(line, JsonLine)
-            ]
+            if number not in document.peeked:
+                lines = _parse_objects(document, number, document.data[start:end])
+                document.peeked[number] = [line.value for line in lines if isinstance(line, JsonLine)]
+            found += document.peeked[number]
     return found[:count]
 
 
@@ -98,10 +97,12 @@ def peek_value(document: Document, *marks: str) -> Any:
     """
     if not all(mark.encode() in document.data for mark in marks):
         return None
-    try:
-        return read_json_value(document)
-    except FormatError:
-        return None
+    if 0 not in document.peeked:
+        try:
+            document.peeked[0] = read_json_value(document)
+        except FormatError:
+            document.peeked[0] = None
+    return document.peeked[0]
 
 
 def quote_beginning(document: Document, length: int = 40) -> str:

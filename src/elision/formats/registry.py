@@ -105,17 +105,21 @@ def find_reader(document: Document) -> FormatReader | None:
 def _choose_reader(document: Document) -> tuple[FormatReader | None, list[Problem]]:
     """Return the first reader that knows the format of `document`, and the bugs of readers that were asked before."""
     bugs: list[Problem] = []
-    for reader in READERS:
-        try:
-            if reader.sniff(document):
-                return reader, bugs
-        except MemoryError:
-            raise
-        except _MALFORMED_ERRORS as error:
-            _log.warning("%s: the %s reader could not look at it", document.path, reader.name, exc_info=error)
-        except Exception as error:  # noqa: BLE001 - a bug costs one file, not all
-            bugs.append(_report_bug(reader, document, error))
-    return None, bugs
+    try:
+        for reader in READERS:
+            try:
+                if reader.sniff(document):
+                    return reader, bugs
+            except MemoryError:
+                raise
+            except _MALFORMED_ERRORS as error:
+                _log.warning("%s: the %s reader could not look at it", document.path, reader.name, exc_info=error)
+            except Exception as error:  # noqa: BLE001 - a bug costs one file, not all
+                bugs.append(_report_bug(reader, document, error))
+        return None, bugs
+    finally:
+        # Many times the bytes of the file, while it is read once more.
+        document.peeked.clear()
 
 
 def read_document(document: Document | Problem, *, named: bool) -> Iterator[RunOrProblem]:

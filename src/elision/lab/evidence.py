@@ -100,8 +100,9 @@ def collect_evidence(trajectory: Trajectory) -> Evidence:
                 if call in made:
                     again.append(Repeat(turn.index, made[call]))
                 made[call] = (turn.index, position)
+            key = (turn.index, position)
             for item in find_items(strip_gutters(observation.text)):
-                seen[item].append((turn.index, position))
+                seen[item].append(key)
         repeats[turn.index] = tuple(again)
         told.update(item for message in turn.interjections for item in find_items(message.text))
     return Evidence(

@@ -45,8 +45,8 @@ class _Line(NamedTuple):
     margin: str
 
 
-#: Texts whose lines are kept: what falls due at the next call of a few sessions.
-_TEXTS_KEPT: Final = 32
+#: Texts whose lines are kept: what falls due at the next call of a few sessions, or a run's for its next strategy.
+_TEXTS_KEPT: Final = 128
 #: By text: the items that were looked for, and the lines that have any.
 _LINES_READ: Final[dict[str, tuple[frozenset[str], Sequence[_Line]]]] = {}
 

@@ -48,6 +48,8 @@ MAX_GROWN_BYTES: Final = 100_000_000
 #: What a character costs at most, in bytes of that memory; counted so where the system does not measure it.
 _BYTES_PER_CHARACTER: Final = 10
 _PAGE_BYTES: Final = mmap.PAGESIZE
+#: Characters below which that is not measured, because to ask takes as long as to count; each counts as a byte then.
+_SHORT: Final = 4_000
 #: Characters of a text that are counted in one call.
 LONGEST_COUNTED: Final = 100_000
 #: Characters of a block: the longest tokens of one character divide it, 128 spaces, 64 dashes and 3 digits.
@@ -206,6 +208,9 @@ class GigatokenEncoder:
         if self._grown_bytes > MAX_GROWN_BYTES:
             self._count_words = _load_gigatoken(self._name)
             self._grown_bytes = 0
+        if len(text) < _SHORT:
+            self._grown_bytes += len(text)
+            return self._count_words(text)
         before = self._memory.read_bytes()
         began = thread_time()
         tokens = self._count_words(text)
