@@ -45,6 +45,7 @@ BENCHMARKS = (
     "load-limits",
     "transcripts",
     "turn-lists",
+    "whole-prompt",
 )
 
 USAGE = f"python -m benchmarks [{PEERS}] [{SMALL}] [NAME ...], each NAME one of {', '.join(BENCHMARKS)}"

@@ -9,18 +9,20 @@ Without the shared recordings: `examples/runs`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from statistics import median
 from typing import Final
 
 from benchmarks.recordings import load_recordings
 from elision.lab.dialect import sizer
-from elision.manager.deferred_tools import LEAST_SAVING, TOOL_BUDGET
-from elision.providers.shared.tool_outlines import list_definitions, outline_definition
+from elision.manager.deferred_tools import TOOL_BUDGET, count_definition, defer_definitions
+from elision.providers.provider_table import DEFAULT_PROVIDER, find_provider
+from elision.providers.shared.tool_outlines import list_definitions
 from elision.trajectory.assistant_text import join_assistant_text
+from elision.trajectory.events import Deferral
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 
@@ -28,16 +30,22 @@ from elision.trajectory.trajectory import Trajectory
 RATIOS: Final = {"0.1 x": (1.25, 0.1), "0.05 x": (1.25, 0.05), "0.025 x": (1.25, 0.025), "uncached": (1.0, 1.0)}
 OUTPUT: Final = 5.0
 BUDGETS: Final = (500, 1_000, TOOL_BUDGET, 4_000)
-#: Tokens of a search, and of the declaration of the tool that answers it.
+#: Tokens of a search.
 SEARCH: Final = 40
-DECLARED: Final = {"native": 0, "outline": 130}
+#: Form -> what a session does: Claude searches tools itself, and any model reads outlines.
+FORMS: Final = {
+    "native": partial(defer_definitions, provider=find_provider("anthropic"), is_native=True),
+    "outline": partial(defer_definitions, provider=DEFAULT_PROVIDER, is_native=False),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run: tokens of its tools, by name, whole and outlined; turns by first call; prompts and answers by call."""
+    """One run: tokens of its tools by name; what it defers by budget and form; turns by first call; prompts and
+    answers by call."""
 
-    tools: dict[str, tuple[int, int]]
+    tools: dict[str, int]
+    deferrals: dict[tuple[int, str], Deferral]
     first_calls: dict[str, int]
     prompts: Sequence[int]
     answers: Sequence[int]
@@ -50,28 +58,21 @@ class Session:
 
     def save(self, budget: int, form: str, write: float, read: float) -> float:
         """Return what deferring takes off the bill; less than 0 where it adds. 0 where the session would not defer."""
-        left, gone, rounds = budget, 0, 0.0
-        calls = len(self.prompts)
-        for name, (tokens, outline) in self.tools.items():
-            if tokens <= left:
-                left -= tokens
-                continue
-            gone += tokens - (outline if form == "outline" else 0)
+        deferral = self.deferrals[budget, form]
+        rounds, calls = 0.0, len(self.prompts)
+        for name in deferral.tools:
             if turn := self.first_calls.get(name):
-                added = SEARCH + tokens
+                added = SEARCH + self.tools[name]
                 rounds += read * self.prompts[turn - 1] + OUTPUT * SEARCH + added * (write + read * (calls - turn))
-        gone -= DECLARED[form]
-        if gone < LEAST_SAVING:
-            return 0.0
-        return gone * (write + read * (calls - 1)) - rounds
+        return deferral.saved * (write + read * (calls - 1)) - rounds
 
 
 def read_session(run: Trajectory, count: Sizer) -> Session:
-    tools = {}
-    for tool in run.head.tools:
-        for each in list_definitions(dict(tool)):
-            sizes = (count.count(json.dumps(form, ensure_ascii=False)) for form in (each, outline_definition(each)))
-            tools[str(each["name"])] = (next(sizes), next(sizes))
+    definitions = [each for tool in run.head.tools for each in list_definitions(dict(tool))]
+    tools = {str(each["name"]): count_definition(each, count) for each in definitions}
+    deferrals = {
+        (budget, form): defer(definitions, count, budget=budget) for budget in BUDGETS for form, defer in FORMS.items()
+    }
     first: dict[str, int] = {}
     answers, added = [], []
     for turn in run.turns:
@@ -80,22 +81,22 @@ def read_session(run: Trajectory, count: Sizer) -> Session:
         answers.append(count.count(join_assistant_text(turn)))
         added.append(answers[-1] + sum(count.count(each.text) for each in turn.observations))
     head = count.count_tools(run.head) + sum(count.count(str(each.text)) for each in run.head.messages)
-    return Session(tools, first, [*accumulate(added[:-1], initial=head)], answers)
+    return Session(tools, deferrals, first, [*accumulate(added[:-1], initial=head)], answers)
 
 
 def main() -> None:
     count = sizer("openai", "o200k")
     runs = [run for run in load_recordings() if run.head.tools and run.turns]
     sessions = [read_session(run, count) for run in runs]
-    declared = [sum(whole for whole, _ in each.tools.values()) for each in sessions]
-    unused = [sum(sizes[0] for name, sizes in each.tools.items() if name not in each.first_calls) for each in sessions]
+    declared = [sum(each.tools.values()) for each in sessions]
+    unused = [sum(size for name, size in each.tools.items() if name not in each.first_calls) for each in sessions]
     print(f"{len(runs)} runs declare tools: {median(declared):,.0f} tokens in the median, at most {max(declared):,};")
     print(f"{sum(unused) / sum(declared):.0%} of the tokens belong to tools that a run never calls")
     print("share of the declarations in the bill:", ", ".join(_list_shares(sessions, declared)))
-    print(f"{'reads':9}{'kept whole':>11}  " + "".join(f"{form:>32}" for form in DECLARED))
+    print(f"{'reads':9}{'kept whole':>11}  " + "".join(f"{form:>32}" for form in FORMS))
     for name, (write, read) in RATIOS.items():
         for budget in BUDGETS:
-            cells = (_describe(sessions, budget, form, write, read) for form in DECLARED)
+            cells = (_describe(sessions, budget, form, write, read) for form in FORMS)
             print(f"{name:9}{budget:11,}  " + "".join(f"{cell:>32}" for cell in cells))
 
 

@@ -18,11 +18,11 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from benchmarks.recordings import load_recordings
-from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
+from elision.engine import Log
 from elision.lab.clock import calls
 from elision.lab.dialect import sizer
 from elision.lab.head_estimate import add_recorded_head
-from elision.lab.replay import model_free_summarizer
+from elision.lab.replay import replay_run
 from elision.strategies.spec import parse_strategy
 from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.cache import HOUR_SECONDS
@@ -141,24 +141,25 @@ def cost_run(run: Trajectory, spec: str, prices: Prices) -> dict[str, float]:
 
 def replay_rule(run: Trajectory, spec: str, prices: Prices, rule: Rule) -> tuple[float, list[Call]]:
     """Return what `run` costs where `rule` chooses for each request, in USD, and its calls."""
-    session = Log.fold((), LogSetup(parse_strategy(spec), prices, sizer("anthropic", "o200k")))
-    session.set_head(run.head)
-    summarizer = model_free_summarizer(session.sizer)
     found: list[Call] = []
     pauses: list[float] = []
     before: float | None = None
-    for turn, (now, model) in zip(run.turns, calls(run), strict=True):
-        pause = 0.0 if now is None or before is None else now - before
-        pauses += [pause] if found else []
-        lasts = rule(found, pauses, prices.tiers[0][1], prices.cache.ttl)
-        hour_turn = len(session.state.turns) if lasts else None
-        run_pass(decide(session, replace(make_plain_terms(now, model), hour_turn=hour_turn)), summarizer)
+
+    def lasts_hour(now: float | None) -> bool:
+        nonlocal before
+        pauses.append(0.0 if now is None or before is None else now - before)
+        before = now
+        # The pause before the first call is none.
+        return rule(found, pauses[1:], prices.tiers[0][1], prices.cache.ttl)
+
+    def keep_call(session: Log) -> None:
         newest = session.newest_call
         assert newest is not None
-        found.append(Call(newest.view.tokens, session.money.newest_prompt.cache_read, pause))
-        session.add_turn(turn)
-        before = now
-    return session.money.spent_usd, found
+        found.append(Call(newest.view.tokens, session.money.newest_prompt.cache_read, pauses[-1]))
+
+    counting = sizer("anthropic", "o200k")
+    replay = replay_run(run, parse_strategy(spec), prices, counting, watch=keep_call, lasts_hour=lasts_hour)
+    return replay.usd, found
 
 
 def count_pings(pause: float, life: float) -> int:
@@ -209,5 +210,7 @@ def _drop_copies(runs: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def _has_pauses(run: Trajectory) -> bool:
+    """Return whether a pause outlasts what is written for the shorter life, at any of the prices."""
     times = [now for now, _ in calls(run)]
-    return any(before is not None and now is not None and now - before > 300 for before, now in pairwise(times))
+    life = min(find_named_prices(name).cache.ttl for name in PRICES)
+    return any(before is not None and now is not None and now - before > life for before, now in pairwise(times))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +17,14 @@ EVERY: Final = 8
 
 
 def load_recordings(*, small: bool = False) -> tuple[Trajectory, ...]:
-    """Return the recorded runs; with `small` one in `EVERY` of them, from the shortest to the longest."""
+    """Return the recorded runs; with `small` one in `EVERY` of them, from the shortest to the longest, at least one."""
     runs = load_runs([CORPUS if CORPUS.is_dir() else SAMPLES]).runs
     if not small:
         return runs
-    return tuple(sorted(runs, key=lambda run: (len(run.turns), run.format, run.id))[EVERY // 2 :: EVERY])
+    return thin_out(runs)
+
+
+def thin_out(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
+    """Return one in `EVERY` of `runs`, from the shortest to the longest; of fewer than that, the middle one."""
+    ordered = sorted(runs, key=lambda run: (len(run.turns), run.format, run.id))
+    return tuple(ordered[min(EVERY, len(ordered)) // 2 :: EVERY])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elision.audit.prompt_content import find_last_uses, measure_unused_tools
+from elision.audit.prompt_content import find_last_uses
+from elision.audit.tool_bills import count_tools, measure_idle_share
 from elision.testing import builders
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.tool_definitions import list_tools
@@ -30,12 +31,12 @@ def test_unused_tools_of_every_shape(tools: list[dict[str, object]]) -> None:
     """One of two definitions of one length belongs to a tool that is never called."""
     run = builders.trajectory(builders.step(1), head=Head(tools=tuple(tools)))
     assert len(list(list_tools(run.head))) == 2
-    assert measure_unused_tools(run, SIZER) == pytest.approx(0.5, abs=0.02)
+    assert measure_idle_share(count_tools(run, SIZER)) == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_run_without_calls_condemns_no_tool() -> None:
     run = builders.trajectory(builders.turn(1, text="Done."), head=Head(tools=({"name": "bash"},)))
-    assert measure_unused_tools(run, SIZER) == 0.0
+    assert measure_idle_share(count_tools(run, SIZER)) == 0.0
 
 
 def test_the_last_use_of_a_result() -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from elision.audit.audit_report import AuditReport
 from elision.audit.bill_report import build_bill_report
 from elision.audit.run_partition import partition_run
-from elision.audit.tool_bills import bill_tools, sum_tools
+from elision.audit.tool_bills import bill_tools, count_tools, sum_tools
 from elision.lab.report.report import Table
 from elision.testing import builders
 from elision.trajectory.tokens import Sizer, make_counter
@@ -35,7 +35,7 @@ def run_with(head: Head, tools: tuple[str, ...] = ("bash", "bash"), prompt: int 
 
 
 def test_the_bill_is_divided_by_tokens() -> None:
-    bills = bill_tools(run_with(declare("bash", "find", "edit")), SIZER, 3.0)
+    bills = bill_tools(count_tools(run_with(declare("bash", "find", "edit")), SIZER), 3.0)
     assert [bill.name for bill in bills.values()] == ["bash", "find", "edit"]
     assert [bill.calls for bill in bills.values()] == [2, 0, 0]
     assert [bill.idle_usd for bill in bills.values()] == pytest.approx([0.0, 1.0, 1.0], abs=0.02)
@@ -44,8 +44,8 @@ def test_the_bill_is_divided_by_tokens() -> None:
 
 def test_runs_are_summed_and_what_was_paid_for_nothing_comes_first() -> None:
     """A tool is idle in the runs that never call it, and only there."""
-    one = bill_tools(run_with(declare("bash", "find")), SIZER, 2.0)
-    other = bill_tools(run_with(declare("bash", "find", "edit"), ("find",)), SIZER, 30.0)
+    one = bill_tools(count_tools(run_with(declare("bash", "find")), SIZER), 2.0)
+    other = bill_tools(count_tools(run_with(declare("bash", "find", "edit"), ("find",)), SIZER), 30.0)
     found = sum_tools([one, other])
     assert [(bill.name, bill.runs, bill.idle_runs, bill.calls) for bill in found] == [
         ("bash", 2, 1, 2),
@@ -56,7 +56,7 @@ def test_runs_are_summed_and_what_was_paid_for_nothing_comes_first() -> None:
 
 def test_a_run_cut_off_before_its_first_call_condemns_no_tool() -> None:
     run = builders.trajectory(builders.turn(1, text="Done."), head=declare("bash"))
-    assert bill_tools(run, SIZER, 1.0)["bash"].idle_runs == 0
+    assert count_tools(run, SIZER)["bash"].idle_runs == 0
 
 
 def test_an_audit_names_the_tools() -> None:
@@ -75,3 +75,17 @@ def test_an_audit_names_the_tools() -> None:
     table = sections[0].blocks[0]
     assert isinstance(table, Table)
     assert [row.cells[0] for row in table.rows] == ["find"]
+
+
+def test_definitions_are_counted_once_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The causes and the rows of tools take the same counts."""
+    counted: list[Head] = []
+    plain = Sizer.count_tools
+
+    def count(sizer: Sizer, head: Head) -> int:
+        counted.extend([head] if len(head.tools) == 1 else [])
+        return plain(sizer, head)
+
+    monkeypatch.setattr(Sizer, "count_tools", count)
+    partition_run(run_with(declare("bash", "find")), SIZER)
+    assert [head.tools[0]["name"] for head in counted] == ["bash", "find"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from dataclasses import asdict
 from pathlib import Path
 
 import fsspec
@@ -67,6 +68,10 @@ def check_totals(found: AuditReport, expected: AuditReport) -> None:
     for habit, total in expected.habits.items():
         assert (found.habits[habit].tokens, found.habits[habit].calls) == (total.tokens, total.calls)
         assert found.habits[habit].usd == pytest.approx(total.usd)
+    tools = {tool.name: tool for tool in found.tools}
+    assert tools.keys() == {tool.name for tool in expected.tools}
+    for tool in expected.tools:
+        assert asdict(tools[tool.name]) == pytest.approx(asdict(tool))
     assert {role: each["calls"] for role, each in found.to_json()["roles"].items()} == {
         role: each["calls"] for role, each in expected.to_json()["roles"].items()
     }

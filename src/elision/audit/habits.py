@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from elision.audit.cause_table import CauseTotal
+from elision.audit.prompt_content import RESULT_KINDS
 from elision.lab.recorded_requests import RecordedRequest
 from elision.strategies.file_reads import find_file_read
 from elision.trajectory.tokens import Sizer
@@ -95,7 +96,7 @@ class HabitMeter:
             found["whole-files"] = CauseTotal(tokens, usd, usd, 1)
         large, usd = 0, 0.0
         for place, segment in enumerate(request.counted.segments):
-            if segment.kind == "observation" and segment.tokens > LARGE_TOKENS:
+            if segment.kind in RESULT_KINDS and segment.tokens > LARGE_TOKENS:
                 begin, end = ends[place - 1] if place else 0, ends[place]
                 begin += round((end - begin) * LARGE_TOKENS / segment.tokens)
                 large += end - begin

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from elision.audit.cause_table import Cause
-from elision.audit.tool_bills import bill_tools
+from elision.audit.tool_bills import ToolBill, measure_idle_share
 from elision.lab.evidence import collect_evidence
 from elision.lab.recorded_requests import RecordedRequest
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.plan import Key
-from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Observation, Turn
-from elision.trajectory.view import Segment, Track, View
+from elision.trajectory.view import Segment, SegmentKind, Track, View
 
 #: So many lines in a row count as repeated where they occurred before; fewer may be chance.
 BLOCK_LINES: Final = 3
 #: Characters of such a block, and of a line that counts by itself.
 BLOCK_CHARACTERS: Final = 60
 LINE_CHARACTERS: Final = 200
+#: Segments that hold a result: whole, as recordings have it, or folded, as replays do. A placeholder is none.
+RESULT_KINDS: Final = frozenset[SegmentKind]({"observation", "folded", "clipped"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ class CausedSpan:
 
 
 class PromptContent:
-    """The prompts of one run, in the order of its calls."""
+    """The prompts of one run, in the order of its calls. tools: that it declares."""
 
-    def __init__(self, trajectory: Trajectory, sizer: Sizer) -> None:
+    def __init__(self, trajectory: Trajectory, tools: Mapping[str, ToolBill]) -> None:
         self._last_use = find_last_uses(trajectory)
-        self._unused_tools = measure_unused_tools(trajectory, sizer)
+        self._unused_tools = measure_idle_share(tools)
         self._places: dict[str, _SegmentPlaces] = {}
         self._repeats = _RepeatedText()
 
@@ -100,7 +101,7 @@ class PromptContent:
 
     def _is_dead(self, segment: Segment, call: int) -> bool:
         """Whether no step from `call` on uses a result. The call that follows it reads it for the first time."""
-        if segment.kind != "observation":
+        if segment.kind not in RESULT_KINDS:
             return False
         return call > max(self._last_use.get((segment.turn, segment.index), 0), segment.turn + 1)
 
@@ -128,12 +129,6 @@ def find_last_uses(trajectory: Trajectory) -> dict[Key, int]:
             for key in use.seen:
                 found[key] = max(turn, found.get(key, 0))
     return found
-
-
-def measure_unused_tools(trajectory: Trajectory, sizer: Sizer) -> float:
-    """Return the share of the tool definitions' tokens, 0 to 1, that belongs to tools which the run never calls."""
-    bills = bill_tools(trajectory, sizer, 1.0).values()
-    return sum(bill.idle_usd for bill in bills)
 
 
 @dataclass(slots=True)
@@ -199,7 +194,7 @@ class _RepeatedText:
                 fresh.append(mark)
         self._seen.update(fresh)
         every = sum(map(len, lines))
-        if not every or segment.kind not in ("observation", "interjection"):
+        if not every or segment.kind not in RESULT_KINDS | {"interjection"}:
             return 0.0
         return sum(len(line) for line, again in zip(lines, repeated, strict=True) if again) / every
 

@@ -8,7 +8,7 @@ of writes that live an hour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Final, TypeAlias
@@ -17,7 +17,7 @@ from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE
 from elision.audit.habits import CallExample, Habit, HabitMeter, pick_examples
 from elision.audit.hour_premium import HourPremiums
 from elision.audit.prompt_content import CausedSpan, PromptContent
-from elision.audit.tool_bills import ToolBill, bill_tools
+from elision.audit.tool_bills import ToolBill, bill_tools, count_tools
 from elision.errors import PriceError
 from elision.lab.recorded_requests import RecordedRequest, list_requests
 from elision.trajectory.cache import HOUR_SECONDS
@@ -177,7 +177,7 @@ def partition_run(
         copied_calls=len(calls) - len(counted),
         causes=causes,
         habits=habits,
-        tools=bill_tools(trajectory, sizer, sum(call.tools_usd for call in priced)),
+        tools=bill_tools(run.tools, sum(call.tools_usd for call in priced)),
         examples={what: pick_examples(calls) for what, calls in shown.items()},
         findings=tuple(finding for call in priced for finding in call.findings),
     )
@@ -192,8 +192,13 @@ def partition_calls(
     """
     sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
-    if not sent:
-        return None
+    return partition_requests(trajectory, sent, sizer, price=price) if sent else None
+
+
+def partition_requests(
+    trajectory: Trajectory, sent: Sequence[RecordedRequest], sizer: Sizer, *, price: PriceFinder = find_list_prices
+) -> tuple[AuditedRun, list[AuditedCall]]:
+    """Return the same for the requests of `trajectory` as they were `sent`, at least one: a replay's, too."""
     parts = _RunPartition(trajectory, sizer, price, sent)
     for request in sent:
         parts.add_call(request)
@@ -203,9 +208,12 @@ def partition_calls(
 class _RunPartition:
     """Divides the calls of one run."""
 
-    def __init__(self, trajectory: Trajectory, sizer: Sizer, price: PriceFinder, sent: list[RecordedRequest]) -> None:
+    def __init__(
+        self, trajectory: Trajectory, sizer: Sizer, price: PriceFinder, sent: Sequence[RecordedRequest]
+    ) -> None:
         self._trajectory = trajectory
-        self._content = PromptContent(trajectory, sizer)
+        self._tools = count_tools(trajectory, sizer)
+        self._content = PromptContent(trajectory, self._tools)
         self._habits = HabitMeter(trajectory, sizer)
         self._prices = _list_prices(sent, price)
         self._is_cached = any(request.usage.cache_read or request.usage.cache_write for request in sent)
@@ -253,6 +261,7 @@ class _RunPartition:
             model=run.model,
             prices=self._prices.get(run.model) or self._prices[first],
             is_cached=self._is_cached,
+            tools=self._tools,
             role=find_role(run),
             first_tokens=self._first.prompt,
             first_read=self._first.cache_read,
@@ -360,7 +369,7 @@ class _RunPartition:
         )
 
 
-def _list_prices(sent: list[RecordedRequest], price: PriceFinder) -> dict[str, Prices | None]:
+def _list_prices(sent: Sequence[RecordedRequest], price: PriceFinder) -> dict[str, Prices | None]:
     """Return the prices of each model on the day of its first call, in the order of the calls."""
     found: dict[str, Prices | None] = {}
     for request in sent:

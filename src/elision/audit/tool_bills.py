@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from elision.trajectory.tokens import Sizer
@@ -53,8 +53,8 @@ class ToolBill:
         }
 
 
-def bill_tools(trajectory: Trajectory, sizer: Sizer, usd: float) -> dict[str, ToolBill]:
-    """Return the tools that a run declares, by name. usd: what all definitions together cost it.
+def count_tools(trajectory: Trajectory, sizer: Sizer) -> dict[str, ToolBill]:
+    """Return the tools that a run declares, by name, without a price.
 
     A run without any call may have been cut off before its first one: none of its tools counts as idle.
     """
@@ -62,19 +62,25 @@ def bill_tools(trajectory: Trajectory, sizer: Sizer, usd: float) -> dict[str, To
     tokens: Counter[str] = Counter()
     for tool in list_tools(trajectory.head):
         tokens[get_tool_name(tool)] += sizer.count_tools(Head(tools=(tool,)))
-    every = tokens.total()
+    return {
+        name: ToolBill(name=name, tokens=own, calls=called[name], idle_runs=int(bool(called) and name not in called))
+        for name, own in tokens.items()
+    }
+
+
+def measure_idle_share(tools: Mapping[str, ToolBill]) -> float:
+    """Return the share of the definitions' tokens, 0 to 1, that belongs to tools which the run never calls."""
+    every = sum(tool.tokens for tool in tools.values())
+    return sum(tool.tokens for tool in tools.values() if tool.idle_runs) / every if every else 0.0
+
+
+def bill_tools(tools: Mapping[str, ToolBill], usd: float) -> dict[str, ToolBill]:
+    """Return the tools of one run with what each cost it. usd: what all definitions together cost."""
+    every = sum(tool.tokens for tool in tools.values())
     found = {}
-    for name, own in tokens.items():
-        cost = usd * own / every if every else 0.0
-        is_idle = bool(called) and name not in called
-        found[name] = ToolBill(
-            name=name,
-            tokens=own,
-            calls=called[name],
-            usd=cost,
-            idle_usd=cost if is_idle else 0.0,
-            idle_runs=int(is_idle),
-        )
+    for name, tool in tools.items():
+        cost = usd * tool.tokens / every if every else 0.0
+        found[name] = replace(tool, usd=cost, idle_usd=cost if tool.idle_runs else 0.0)
     return found
 
 

@@ -103,6 +103,7 @@ def replay_run(
     is_bound: bool = False,
     sent: SentRun = UNKNOWN_SENT,
     is_cut: bool = False,
+    lasts_hour: Callable[[float | None], bool] | None = None,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
@@ -110,7 +111,7 @@ def replay_run(
     summarizer: writes the summaries; None for the digest. is_bound: whether thinking is bound and the provider clears
     results itself, so that there are no summaries, and folds stay. sent: how the run was sent. is_cut: whether its
     agent condenses its history here too; then `raw` is the bill of what it sent, and that of the calls that wrote its
-    summaries belongs to all.
+    summaries belongs to all. lasts_hour: asked with the time of each call whether what it writes shall live an hour.
     """
     session = Log.fold((), LogSetup(strategy, prices, sizer))
     session.set_head(trajectory.head)
@@ -121,6 +122,8 @@ def replay_run(
             session.drop_turns(sent.cuts[turn.index].through, sent.cuts[turn.index].words)
         finding = sent.find_cache(turn.index, is_cut=is_cut)
         terms = replace(make_plain_terms(now, model), may_summarize=not is_bound, finding=finding)
+        if lasts_hour is not None and lasts_hour(now):
+            terms = replace(terms, hour_turn=len(session.state.turns))
         run_pass(decide(session, terms), summarizer)
         if known is not None:
             result.evidence.count_turn(known, turn.index, session.state)

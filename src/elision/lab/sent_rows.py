@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from elision.engine import Log
 from elision.lab.calibrate import sum_usages
 from elision.lab.candidates import AS_IN_THE_PAPERS
 from elision.lab.dialect import sizer
@@ -59,13 +61,22 @@ def replay_recording(run: Trajectory, prices: Prices, tokens: str = "o200k") -> 
 
 
 def replay_as_sent(
-    run: Trajectory, prices: Prices, sizer: Sizer, known: Evidence | None = None, common: frozenset[str] = frozenset()
+    run: Trajectory,
+    prices: Prices,
+    sizer: Sizer,
+    known: Evidence | None = None,
+    common: frozenset[str] = frozenset(),
+    *,
+    watch: Callable[[Log], None] | None = None,
 ) -> SentRows:
-    """Replay `run` as its agent sent it. known, common: its evidence, and what of it is common property."""
+    """Replay `run` as its agent sent it.
+
+    known, common: its evidence, and what of it is common property. watch: called after every pass.
+    """
     sent = describe_sent_run(run, prices, sizer)
     tally = EvidenceTally(common=common)
     replayed = replay_run(
-        run, choose_sent_strategy(run), prices, sizer, known=known, tally=tally, sent=sent, is_cut=True
+        run, choose_sent_strategy(run), prices, sizer, known=known, tally=tally, watch=watch, sent=sent, is_cut=True
     )
     condensing = sum((bill_reported_usage(usage, prices) for usage in sent.summaries), Bill())
     usd = replayed.usd + condensing.usd

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -87,34 +87,33 @@ def choose_deferral(request: IncomingRequest, model: Capabilities, provider: Pro
     is_native = model.searches_tools and provider.search_tool is not None
     if is_native and any("input_examples" in each for each in definitions):
         return "tools with examples cannot be searched"
-    list_staying = provider.list_seen_deferred if is_native else lambda each: [make_outline(each)]
-    deferred, saved = _select(definitions, sizer, list_staying)
-    saved -= _count(provider.search_tool if is_native else FIND_TOOL_DEFINITION, sizer)
-    if saved < LEAST_SAVING:
-        return NO_DEFERRAL
-    return Deferral(form="native" if is_native else "outline", tools=deferred, saved=saved)
+    return defer_definitions(definitions, sizer, provider, is_native=is_native)
 
 
-def _select(
-    definitions: Sequence[Json], sizer: Sizer, list_staying: Callable[[Json], Iterable[Any]]
-) -> tuple[tuple[str, ...], int]:
-    """Return the names of tools beyond the budget, and the tokens that leave each prompt.
+def defer_definitions(
+    definitions: Sequence[Json], sizer: Sizer, provider: Provider, *, is_native: bool, budget: int = TOOL_BUDGET
+) -> Deferral:
+    """Return what of `definitions` is deferred: those beyond `budget` tokens, where that takes off enough.
 
-    list_staying: what of a deferred definition stays in the prompt.
+    is_native: whether the model searches tools itself.
     """
-    left, saved = TOOL_BUDGET, 0
+    saved = -count_definition(provider.search_tool if is_native else FIND_TOOL_DEFINITION, sizer)
+    left = budget
     deferred = []
     for each in definitions:
-        tokens = _count(each, sizer)
+        tokens = count_definition(each, sizer)
         if tokens <= left:
             left -= tokens
             continue
-        saved += tokens - sum(_count(part, sizer) for part in list_staying(each))
+        staying = provider.list_seen_deferred(each) if is_native else [make_outline(each)]
+        saved += tokens - sum(count_definition(part, sizer) for part in staying)
         deferred.append(text_in(each.get("name")))
-    return tuple(deferred), saved
+    if saved < LEAST_SAVING:
+        return NO_DEFERRAL
+    return Deferral(form="native" if is_native else "outline", tools=tuple(deferred), saved=saved)
 
 
-def _count(definition: Any, sizer: Sizer) -> int:
+def count_definition(definition: Any, sizer: Sizer) -> int:
     return sizer.count(json.dumps(definition, ensure_ascii=False))
 
 

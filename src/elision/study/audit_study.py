@@ -21,6 +21,7 @@ from elision.audit.run_partition import (
     find_role,
     partition_calls,
 )
+from elision.audit.tool_bills import ToolBill
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures
 from elision.lab.report.figures import neutralize_text
@@ -80,7 +81,7 @@ class AuditWork:
                 "signature": None if call.signature is None else hash_item(repr(call.signature)),
                 "model": clean_text(call.model),
                 "day": call.day or facts.day,
-                **{name: getattr(call, name) for name in ("is_priced", "tokens", "usd", "stated_usd")},
+                **{name: getattr(call, name) for name in ("is_priced", "tokens", "usd", "stated_usd", "tools_usd")},
                 "avoidable_usd": sum(total.avoidable_usd for total in call.causes.values()),
                 "causes": [
                     {"cause": cause} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
@@ -97,9 +98,14 @@ class AuditWork:
             }
             for call in found[1]
         ]
+        rows[0]["tools"] = [
+            {name: getattr(tool, name) for name in _TOOL} | {"name": clean_text(tool.name)}
+            for tool in found[0].tools.values()
+        ]
         return {ROWS_FOLDER: rows}, ()
 
 
+_TOOL: Final = ("tokens", "calls", "idle_runs")
 _FINDING: Final = ("call", "cause", "tokens", "first_token", "usd", "seconds", "is_inferred")
 
 
@@ -150,6 +156,19 @@ def build_audit(tables: StudyTables) -> AuditReport:
         f" order by usd desc, file, trajectory, call limit {LISTED_FINDINGS}"
     ):
         findings[_take_group(row)].append(AuditFinding(**row))
+    tools: dict[_Group, dict[str, ToolBill]] = defaultdict(dict)
+    # What all definitions cost a run is divided between its tools by their tokens, as in an audit in memory.
+    for row in tables.ask(
+        f"select {_SAME}, name, max(tokens) as tokens, sum(calls) as calls, coalesce(sum(share), 0) as usd,"
+        " coalesce(sum(share) filter (idle_runs > 0), 0) as idle_usd, count(*) as runs, sum(idle_runs) as idle_runs"
+        " from (select *, usd * tokens / nullif(sum(tokens) over (partition by place), 0) as share"
+        f" from (select place, {_SAME}, usd, unnest(tools, recursive := true) from ("
+        f"select place, {_SAME}, first(tools order by call) as tools,"
+        " coalesce(sum(tools_usd) filter (is_billed), 0) as usd from audited where call > 0 group by all)))"
+        " group by all order by name"
+    ):
+        key = _take_group(row)
+        tools[key][row["name"]] = ToolBill(**row)
     totals = tables.ask(
         f"select {_SAME}, count(distinct place) filter (is_billed) as runs,"
         " count_if(is_billed) as calls, coalesce(sum(usd) filter (is_billed), 0) as usd,"
@@ -174,6 +193,7 @@ def build_audit(tables: StudyTables) -> AuditReport:
                 habits=habits[group],
                 examples=examples[group],
                 findings=tuple(findings[group]),
+                tools=tools[group],
                 **row,
             )
             for row in totals

@@ -133,17 +133,19 @@ _FINDING: Final = [
     *((name, pa.float64()) for name in ("usd", "seconds")),
     ("is_inferred", pa.bool_()),
 ]
+_TOOL: Final = [("name", pa.string()), *((name, pa.int64()) for name in ("tokens", "calls", "idle_runs"))]
 #: Of an audit: a row for each call that a log records; one with call 0 for a log without usage. place: the run's, in
-#: the order of reading. signature: equal for a call and its copy in another log.
+#: the order of reading. signature: equal for a call and its copy in another log. tools: that the run declares, in the
+#: row of its first call alone. tools_usd: what their definitions cost at the call.
 AUDIT_ROWS: Final = pa.schema(
     [
         *(("place", pa.int64()), ("call", pa.int32()), ("signature", pa.uint64())),
         *(("file", pa.string()), ("trajectory", pa.string())),
         *((name, _WORD) for name in ("reader", "run_model", "model", "day", "tag", "role")),
         *(("is_priced", pa.bool_()), ("tokens", pa.int64())),
-        *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd")),
+        *((name, pa.float64()) for name in ("usd", "stated_usd", "avoidable_usd", "tools_usd")),
         *(("causes", pa.list_(pa.struct(_CAUSE))), ("habits", pa.list_(pa.struct(_HABIT)))),
-        ("findings", pa.list_(pa.struct(_FINDING))),
+        *(("findings", pa.list_(pa.struct(_FINDING))), ("tools", pa.list_(pa.struct(_TOOL)))),
     ]
 )
 
