@@ -13,14 +13,14 @@ import pytest
 
 from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, parse_refusal
-from elision.summarizers.model_endpoint import EndpointRequest
+from elision.summarizers.endpoints import EndpointRequest
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
 from elision.testing.request_checks import find_problems
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
-from tests.summarizers.endpoints import AnthropicEndpoint, OpenAIChatEndpoint, OpenAIResponsesEndpoint
+from tests.summarizers.http_endpoints import AnthropicEndpoint, OpenAIChatEndpoint, OpenAIResponsesEndpoint
 from tests.summarizers.scripted_server import (
     Reply,
     ScriptedServer,

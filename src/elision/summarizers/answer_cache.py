@@ -22,7 +22,7 @@ import msgspec
 
 from elision.errors import SettingError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
-from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
+from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.trajectory.plan import LivePrefix
 
 #: Shape of a file.

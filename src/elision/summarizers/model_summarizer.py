@@ -20,7 +20,7 @@ from typing import Final
 
 from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
-from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
+from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.request_redaction import RequestRedactor
