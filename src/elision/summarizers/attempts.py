@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.summarizers.actions import identify_call
-from elision.summarizers.outcomes import find_failure
+from elision.summarizers.call_lines import find_failure, identify_call
 from elision.trajectory.turn import Turn
 
 _LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")

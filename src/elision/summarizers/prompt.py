@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.summarizers.actions import describe_call
+from elision.summarizers.call_lines import describe_call
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.prose import clip_line, cut_middle
 from elision.trajectory.content import make_content

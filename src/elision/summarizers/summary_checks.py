@@ -19,8 +19,8 @@ from itertools import chain
 from typing import Final
 
 from elision.errors import SummaryCause, SummaryError
+from elision.summarizers.call_lines import find_failure
 from elision.summarizers.digest import count_source_tokens
-from elision.summarizers.outcomes import find_failure
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
