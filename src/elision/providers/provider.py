@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from elision.providers.host import Host
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.llm.client import ClientFormat
-from elision.providers.shared.base_renderer import ViewRenderer
+from elision.providers.shared.base_renderer import BaseRenderer
 from elision.providers.shared.json_reading import Json
 from elision.providers.streaming.json_values import dump_json
 from elision.providers.streaming.response_findings import ApiObserver
@@ -31,11 +31,6 @@ class Target:
 
     model: str
     stream: bool
-
-
-def make_plain_error(body: Mapping[str, Any], sequence: int) -> bytes:
-    """Return the event that ends an incomplete stream, where it has neither a name nor a number."""
-    return format_event(dump_json(body))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,17 +73,17 @@ class Provider:
     has_own_signs: Callable[[Iterable[Json], Json], bool]
     defines_tool: Callable[[Json], bool]
     live: LiveDialect
-    make_renderer: Callable[[], ViewRenderer]
+    make_renderer: Callable[[], BaseRenderer]
     render_tool: Callable[[Mapping[str, Any]], dict[str, Any]]
     search_tool: Mapping[str, Any] | None = None
     list_seen_deferred: Callable[[Json], list[Json]] = lambda tool: []
-    takes_clear_reasoning: bool
-    checks_thinking: bool
+    takes_clear_reasoning: bool = False
+    checks_thinking: bool = False
     response_format: ProviderFormat
     unstored_format: ProviderFormat
     make_stream: Callable[[frozenset[str]], StreamedResponse]
     observer: ApiObserver
-    make_stream_error: Callable[[Mapping[str, Any], int], bytes] = make_plain_error
+    make_stream_error: Callable[[Mapping[str, Any], int], bytes] = lambda body, sequence: format_event(dump_json(body))
     client: ClientFormat
     usage_fields: tuple[str, ...] = ("usage",)
     usage_signs: frozenset[str]

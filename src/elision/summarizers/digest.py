@@ -1,7 +1,7 @@
 """The model-free digest: a structured summary of real text from the run, written without any model.
 
-Pure: the same request gives the same bytes in any process. The previous digest is read back (`parse_digest`), merged and
-fitted into the limit again: counts add up, the oldest lines are dropped first.
+Pure: the same request gives the same bytes in any process. The previous digest is read back (`parse_digest`), merged
+and fitted into the limit again: counts add up, the oldest lines are dropped first.
 """
 
 from __future__ import annotations
