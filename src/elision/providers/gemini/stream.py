@@ -11,9 +11,8 @@ from typing import Any
 
 from elision.providers.shared.json_reading import Json as AnyJson
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.replacement import find_message_replacement
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.response_writer import MessageFormat, RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, join_visible
 from elision.providers.streaming.streamed_response import StreamedResponse
 
 #: Fields of every chunk that identify the response.
@@ -21,7 +20,7 @@ _IDENTITY = ("responseId", "modelVersion", "createTime")
 _USAGE = "usageMetadata"
 
 
-class GeminiFormat:
+class GeminiFormat(MessageFormat):
     """The format of a whole response."""
 
     def read_body(self, body: Json) -> RoundEnd:
@@ -49,22 +48,32 @@ class GeminiFormat:
         )
 
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        parts = self._render_parts(pairs)
-        return ({"role": "user", "parts": [*parts]},) if parts else ()
+        return ({"role": "user", "parts": [*self.render_next(pairs)]},) if pairs else ()
 
-    def _render_parts(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        return tuple({"functionResponse": _make_response(call, text)} for call, text in pairs)
+    def render_next(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        # A response has an id where the call has one.
+        return tuple(
+            {
+                "functionResponse": {
+                    **({"id": call.id} if call.id else {}),
+                    "name": call.name,
+                    "response": {"output": text},
+                }
+            }
+            for call, text in pairs
+        )
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        parts: list[Json] = []
-        for round_ in rounds:
-            for message in round_.visible:
-                parts += message["parts"]
-        return (_make_content(parts),)
+        return (_make_content([part for message in join_visible(rounds) for part in message["parts"]]),)
 
-    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        visible = self.render_visible(rounds)[0]
-        return find_message_replacement(rounds, visible, self.render_results, self._render_parts, _drop_calls)
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        dropped = {(call.id, call.name) for call in calls}
+        kept = []
+        for part in mappings_in(message.get("parts")):
+            call = _get_call(part)
+            if not call or (text_in(call.get("id")), text_in(call.get("name"))) not in dropped:
+                kept.append(part)
+        return (_make_content(kept),) if kept else ()
 
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
@@ -86,11 +95,7 @@ class GeminiStream(StreamedResponse):
 
     #: Google's clients read a comment as an event, and fail.
     keep_alive_bytes = b""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        super().__init__(names)
-        self._identity: Json = {}
-        self.reset_round(())
+    identity_fields = _IDENTITY
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
         self._parts: list[Json] = []
@@ -101,9 +106,7 @@ class GeminiStream(StreamedResponse):
     def read_event(self, event: Json) -> None:
         self.usage.update_round(event.get(_USAGE))
         self.response_id = self.response_id or text_in(event.get("responseId"))
-        if not self.is_later_round:
-            for name in _IDENTITY:
-                self._identity[name] = self._identity.get(name) or event.get(name)
+        self.record_identity(event)
         candidate = _first_candidate(event)
         if candidate is None:
             # A prompt that was blocked has no candidates: nothing follows.
@@ -133,7 +136,7 @@ class GeminiStream(StreamedResponse):
         others = [each for each in mappings_in(event.get("candidates")) if each is not candidate]
         changed = dict(event)
         if self.is_later_round:
-            changed |= {name: value for name, value in self._identity.items() if name in event and value}
+            changed = self.restore_identity(event)
             others = []
         if self.usage.earlier is not None and event.get(_USAGE) is not None:
             changed[_USAGE] = self.usage.total()
@@ -206,23 +209,6 @@ def _parse_call(call: AnyJson) -> RecallCall:
     return RecallCall(
         id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=mapping_in(call.get("args"))
     )
-
-
-def _make_response(call: RecallCall, text: str) -> Json:
-    """Return the response to a call. It has an id where the call has one."""
-    named = {"id": call.id} if call.id else {}
-    return {**named, "name": call.name, "response": {"output": text}}
-
-
-def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
-    """Return the message without these calls, which got no result; () if nothing is left."""
-    dropped = {(call.id, call.name) for call in calls}
-    kept = []
-    for part in mappings_in(message.get("parts")):
-        call = _get_call(part)
-        if not call or (text_in(call.get("id")), text_in(call.get("name"))) not in dropped:
-            kept.append(part)
-    return (_make_content(kept),) if kept else ()
 
 
 def _join_texts(parts: Sequence[Json]) -> list[Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -34,34 +35,68 @@ class RoundEnd:
     nothing_held: bool = False
 
 
-class ProviderFormat(Protocol):
+class ProviderFormat(ABC):
     """The format of one API's whole responses."""
 
+    @abstractmethod
     def read_body(self, body: Json) -> RoundEnd:
         """Read a response's body; `has_failed` where it is no response."""
-        ...
 
+    @abstractmethod
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
         """Separate recall calls from what the client sees; `content` is that of a `RoundEnd`."""
-        ...
 
+    @abstractmethod
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
         """Render results of calls as request messages."""
-        ...
 
+    @abstractmethod
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
         """Render what the client was shown as the client will send it back."""
-        ...
 
+    @abstractmethod
     def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        """Find what replaces that in requests to the provider."""
-        ...
+        """Find what replaces that in requests to the provider; () where the client saw all of it."""
 
+    @abstractmethod
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
         """Merge all rounds into one body. ended: the last round's calls are dropped, so the response ends by itself."""
-        ...
+
+
+class MessageFormat(ProviderFormat):
+    """A format in which the client is shown all rounds as one message."""
+
+    def render_next(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        """Render results of calls as what joins the client's next message."""
+        return self.render_results(pairs)
+
+    @abstractmethod
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        """Return the message without these calls, which got no result; () if nothing is left."""
+
+    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
+        """Return the messages and results of all rounds up to the last message."""
+        if not any(round_.recall_calls for round_ in rounds):
+            return ()
+        messages: list[Json] = []
+        pending: Sequence[tuple[RecallCall, str]] = ()
+        for round_ in rounds:
+            said = round_.messages
+            if round_.recall_calls and not round_.results:
+                said = tuple(kept for message in said for kept in self.drop_calls(message, round_.recall_calls))
+            if not said:
+                continue
+            if messages:
+                messages += self.render_results(pending)
+            messages += said
+            pending = round_.results
+        visible = self.render_visible(rounds)
+        results = self.render_next(pending)
+        if not messages or (tuple(messages) == visible and not results):
+            return ()
+        return (Replacement(index=0, visible=visible[0], messages=tuple(messages), results=results),)
 
 
 class ResponseWriter(Protocol):

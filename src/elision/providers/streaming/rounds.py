@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,6 +36,11 @@ class AnswerRound:
     recall_calls: tuple[RecallCall, ...] = ()
     has_client_calls: bool = False
     results: tuple[tuple[RecallCall, str], ...] = ()
+
+
+def join_visible(rounds: Iterable[AnswerRound]) -> list[Json]:
+    """Return what the client is shown of all `rounds`."""
+    return [each for round_ in rounds for each in round_.visible]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

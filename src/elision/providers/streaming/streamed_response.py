@@ -29,17 +29,26 @@ class StreamedResponse(ABC):
     #: The data of frames that end the response without a JSON object.
     end_markers: ClassVar[tuple[bytes, ...]] = ()
 
+    #: Fields that identify a response: the client gets those of the first round.
+    identity_fields: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
         self.usage = UsageSum()
-        #: Whether the client has got exactly the frames that arrived so far.
-        self.is_unchanged = True
-        #: Whether this is the second round or a later one.
-        self.is_later_round = False
-        self.is_holding = False
-        self.has_ended = False
         #: Events are read as they arrive.
         self.held_bytes = 0
+        self._identity: Json = {}
+        #: The next index at the client.
+        self._next_index = 0
+        self.begin_round(())
+
+    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
+        #: Whether this is the second round or a later one.
+        self.is_later_round = bool(rounds)
+        #: Whether the client has got exactly the frames that arrived so far.
+        self.is_unchanged = not rounds
+        self.is_holding = False
+        self.has_ended = False
         #: The upstream response's own id.
         self.response_id = ""
         self._has_failed = False
@@ -47,18 +56,8 @@ class StreamedResponse(ABC):
         self._splitter = FrameSplitter()
         self._held_frames: list[HeldFrame] = []
         self._ending_frames: list[HeldFrame] = []
-
-    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
-        self.is_later_round = bool(rounds)
-        self.is_unchanged = not rounds
-        self.is_holding = False
-        self.has_ended = False
-        self.response_id = ""
-        self._has_failed = False
-        self._passed_all = True
-        self._splitter = FrameSplitter()
-        self._held_frames = []
-        self._ending_frames = []
+        #: Index upstream -> index at the client; None for what the client does not get.
+        self._client_indexes: dict[int, int | None] = {}
         self.usage.begin_round()
         self.reset_round(rounds)
 
@@ -162,6 +161,31 @@ class StreamedResponse(ABC):
         if is_first_open and self._held_frames:
             self._held_frames[-1] = (closed, self._held_frames[-1][1])
         return output
+
+    # -- what APIs need -----------------------------------------------------------------------------------------------
+
+    def record_identity(self, event: Json) -> None:
+        """Keep what identifies the response of the first round; its first events may have none of it."""
+        if not self.is_later_round:
+            for name in self.identity_fields:
+                self._identity[name] = self._identity.get(name) or event.get(name)
+
+    def restore_identity(self, event: Json) -> Json:
+        """Return `event` with what identifies the response of the first round, where it has such fields."""
+        return {**event, **{name: value for name, value in self._identity.items() if name in event and value}}
+
+    def assign_index(self, number: int, index: int, *, is_hidden: bool) -> int | None:
+        """Return the client's index of block, item or call `number`, which has `index` upstream; None if it is hidden.
+
+        is_hidden: whether it is a recall call; looked at the first time.
+        """
+        if number not in self._client_indexes:
+            client_index = None
+            if not is_hidden:
+                client_index = index if self.is_unchanged else self._next_index
+                self._next_index = max(self._next_index, client_index + 1)
+            self._client_indexes[number] = client_index
+        return self._client_indexes[number]
 
     # -- what an API defines ------------------------------------------------------------------------------------------
 
