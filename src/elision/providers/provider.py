@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from elision.providers.host import Host
 from elision.providers.live.pieces import LiveDialect
 from elision.providers.llm.client import ClientFormat
-from elision.providers.shared.base_renderer import BaseRenderer
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.providers.shared.json_reading import Json
 from elision.providers.streaming.json_values import dump_json
 from elision.providers.streaming.response_findings import ApiObserver
@@ -73,7 +73,7 @@ class Provider:
     has_own_signs: Callable[[Iterable[Json], Json], bool]
     defines_tool: Callable[[Json], bool]
     live: LiveDialect
-    make_renderer: Callable[[], BaseRenderer]
+    make_renderer: Callable[[], ViewRenderer]
     render_tool: Callable[[Mapping[str, Any]], dict[str, Any]]
     search_tool: Mapping[str, Any] | None = None
     list_seen_deferred: Callable[[Json], list[Json]] = lambda tool: []

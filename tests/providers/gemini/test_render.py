@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from elision.providers.gemini.render import CONTINUE_TEXT, OPENING_TEXT, UNSIGNED, GeminiRenderer
-from elision.providers.shared.base_renderer import NO_RESULT_TEXT
+from elision.providers.gemini.render import UNSIGNED, GeminiRenderer
+from elision.providers.shared.base_renderer import CONTINUE_TEXT, NO_RESULT_TEXT, OPENING_TEXT
 from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from tests.properties.builders import result, run_session, turn, user
