@@ -56,6 +56,7 @@ def parse_answer(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
     text = "\n".join(filter(None, (join_text(parse_item(message).content) for message in messages)))
     return EndpointAnswer(
         text=text,
+        calls=tuple(call for item in items for call in parse_item(item).actions),
         stop=_find_stop(reply, items, messages),
         usage=parse_usage(reply.get("usage")),
         reported=mapping_in(reply.get("usage")),
