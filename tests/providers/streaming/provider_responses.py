@@ -13,6 +13,7 @@ import httpx2
 import openai
 
 from elision.providers.provider import Api
+from elision.testing import response_anthropic, response_openai_responses
 from elision.testing.chunking import split_text
 
 Json = dict[str, Any]
@@ -134,30 +135,16 @@ def _anthropic_events(answer: ProviderResponse) -> Iterator[Json]:
     for index, part in enumerate(answer.parts):
         whole = render_block(part)
         at = {"index": index}
-        yield {"type": "content_block_start", **at, "content_block": _empty(whole)}
+        empty, deltas = response_anthropic.split_block(whole)
+        yield {"type": "content_block_start", **at, "content_block": empty}
         yield {"type": "ping"}
-        for delta in _anthropic_deltas(whole):
+        for delta in deltas:
             yield {"type": "content_block_delta", **at, "delta": delta}
         yield {"type": "content_block_stop", **at}
     counts = {key: value for key, value in usage.items() if isinstance(value, int)}
     ended = {"stop_reason": _anthropic_stop(answer), "stop_sequence": None}
     yield {"type": "message_delta", "delta": ended, "usage": counts}
     yield {"type": "message_stop"}
-
-
-def _empty(whole: Json) -> Json:
-    return {key: {"input": {}, "text": "", "thinking": "", "signature": ""}.get(key, whole[key]) for key in whole}
-
-
-def _anthropic_deltas(whole: Json) -> Iterator[Json]:
-    if whole["type"] == "text":
-        yield from ({"type": "text_delta", "text": piece} for piece in split_text(whole["text"]))
-    elif whole["type"] == "thinking":
-        yield from ({"type": "thinking_delta", "thinking": piece} for piece in split_text(whole["thinking"]))
-        yield {"type": "signature_delta", "signature": whole["signature"]}
-    else:
-        written = json.dumps(whole["input"], ensure_ascii=False)
-        yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *split_text(written)))
 
 
 # -- chat -------------------------------------------------------------------------------------------------------------
@@ -269,35 +256,14 @@ def _unnumbered(answer: ProviderResponse) -> Iterator[Json]:
     yield {"type": "response.in_progress", "response": _response(answer)}
     for index, part in enumerate(answer.parts):
         whole = render_item(part)
-        begun = {**whole, "status": "in_progress", **_ITEM_BEGUN.get(whole["type"], {})}
+        empty, inner = response_openai_responses.split_item(whole)
+        begun = {**empty, "status": "in_progress"}
         yield {"type": "response.output_item.added", "output_index": index, "item": begun}
-        for event in _inner(whole):
+        for event in inner:
             yield {**event, "item_id": whole["id"], "output_index": index}
         yield {"type": "response.output_item.done", "output_index": index, "item": whole}
     body = _responses_body(answer)
     yield {"type": f"response.{body['status']}", "response": body}
-
-
-_ITEM_BEGUN: dict[str, Json] = {
-    "message": {"content": []},
-    "reasoning": {"summary": []},
-    "function_call": {"arguments": ""},
-}
-
-
-def _inner(whole: Json) -> Iterator[Json]:
-    if whole["type"] == "message":
-        said, at = whole["content"][0], {"content_index": 0}
-        yield {"type": "response.content_part.added", **at, "part": {**said, "text": ""}}
-        for piece in split_text(said["text"]):
-            yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
-        yield {"type": "response.output_text.done", **at, "text": said["text"], "logprobs": []}
-        yield {"type": "response.content_part.done", **at, "part": said}
-    elif whole["type"] == "function_call":
-        for piece in split_text(whole["arguments"]):
-            yield {"type": "response.function_call_arguments.delta", "delta": piece}
-        done = {"name": whole["name"], "arguments": whole["arguments"]}
-        yield {"type": "response.function_call_arguments.done", **done}
 
 
 _EVENTS = {"anthropic": _anthropic_events, "openai": _chat_events, "openai-responses": _responses_events}
