@@ -273,50 +273,60 @@ _BODIES = {"anthropic": _anthropic_body, "openai": _chat_body, "openai-responses
 # -- the client -------------------------------------------------------------------------------------------------------
 
 
-class Client:
-    """The providers' own packages, sans network: each is handed the bytes that are said to be the answer."""
+class ProviderClients:
+    """The providers' own packages, and what they make of an answer."""
 
-    def __init__(self) -> None:
-        self._answer, self._streamed = b"", False
-        http = httpx2.Client(transport=httpx2.MockTransport(self._respond))
-        self._claude = anthropic.Anthropic(api_key="any", http_client=http, max_retries=0)
-        self._openai = openai.OpenAI(api_key="any", http_client=http, max_retries=0)
+    def __init__(self, gpt: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+        self._openai, self._claude = gpt, claude
 
-    def received(self, api: Api, answer: bytes, *, streamed: bool) -> Json:
+    def ask(self, api: Api, *, streamed: bool, **request: Any) -> Json:
         """The final message, completion or response, as JSON."""
-        self._answer, self._streamed = answer, streamed
-        ask = {"anthropic": self._messages, "openai": self._chat, "openai-responses": self._responses}
-        found: Json = ask[api]().model_dump(mode="json", exclude_unset=True, warnings=False)
+        asks = {"anthropic": self._ask_claude, "openai": self._ask_chat, "openai-responses": self._ask_responses}
+        found: Json = asks[api](streamed, request).model_dump(mode="json", exclude_unset=True, warnings=False)
         return found
 
-    def _respond(self, request: httpx2.Request) -> httpx2.Response:
-        kind = "text/event-stream" if self._streamed else "application/json"
-        return httpx2.Response(200, content=self._answer, headers={"content-type": kind})
-
-    def _messages(self) -> Any:
-        asked: Any = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
-        if not self._streamed:
-            return self._claude.messages.create(**asked)
-        with self._claude.messages.stream(**asked) as answer:
+    def _ask_claude(self, streamed: bool, request: Any) -> Any:
+        request = {"model": "claude-sonnet-5", "max_tokens": 500, **request}
+        if not streamed:
+            return self._claude.messages.create(**request)
+        with self._claude.messages.stream(**request) as answer:
             return answer.get_final_message()
 
-    def _chat(self) -> Any:
-        asked: Any = {"model": "any", "messages": [{"role": "user", "content": "?"}]}
-        if not self._streamed:
-            return self._openai.chat.completions.create(**asked)
-        with self._openai.chat.completions.stream(**asked) as answer:
+    def _ask_chat(self, streamed: bool, request: Any) -> Any:
+        if not streamed:
+            return self._openai.chat.completions.create(model="gpt-5", **request)
+        with self._openai.chat.completions.stream(model="gpt-5", **request) as answer:
             return answer.get_final_completion()
 
-    def _responses(self) -> Any:
-        if not self._streamed:
-            return self._openai.responses.create(model="any", input="?")
-        with self._openai.responses.stream(model="any", input="?") as answer:
+    def _ask_responses(self, streamed: bool, request: Any) -> Any:
+        if not streamed:
+            return self._openai.responses.create(model="gpt-5", **request)
+        with self._openai.responses.stream(model="gpt-5", **request) as answer:
             return answer.get_final_response()
 
 
-_CLIENT = cache(Client)
+class _Unplugged:
+    """The clients sans network: each is handed the bytes that are said to be the answer."""
+
+    def __init__(self) -> None:
+        self.answer, self.streamed = b"", False
+        http = httpx2.Client(transport=httpx2.MockTransport(self._respond))
+        self.clients = ProviderClients(
+            openai.OpenAI(api_key="any", http_client=http, max_retries=0),
+            anthropic.Anthropic(api_key="any", http_client=http, max_retries=0),
+        )
+
+    def _respond(self, request: httpx2.Request) -> httpx2.Response:
+        kind = "text/event-stream" if self.streamed else "application/json"
+        return httpx2.Response(200, content=self.answer, headers={"content-type": kind})
+
+
+_UNPLUGGED = cache(_Unplugged)
 
 
 def parse_as_client(api: Api, answer: bytes, *, streamed: bool) -> Json:
     """What the provider's own package makes of an answer."""
-    return _CLIENT().received(api, answer, streamed=streamed)
+    unplugged = _UNPLUGGED()
+    unplugged.answer, unplugged.streamed = answer, streamed
+    said: Json = {"input": "?"} if api == "openai-responses" else {"messages": [{"role": "user", "content": "?"}]}
+    return unplugged.clients.ask(api, streamed=streamed, **said)
