@@ -348,31 +348,29 @@ class _SummaryAttempt:
             self.live = None
             limit = int(0.9 * (fault.window_tokens or self.prompt_limit)) - self._compute_answer_limit()
             self.prompt_limit = min(self.prompt_limit, limit)
-            return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
+            return SummaryProblem("overflow", fault.reason, "")
         share = 0.5
         if fault.window_tokens and fault.prompt_tokens and fault.window_tokens < fault.prompt_tokens:
             share = fault.window_tokens / fault.prompt_tokens
         self.prompt_limit = int(0.9 * share * self.count(request.text))
-        return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
+        return SummaryProblem("overflow", fault.reason, "")
 
     # -- judging ---------------------------------------------------------------------------------------------------
 
     def _judge_answer(self, answer: EndpointAnswer, text: str) -> SummaryProblem | None:
         """Return why `text` may not be the summary; None if it may."""
         if answer.stop == "tool":
-            return SummaryProblem(
-                cause="tool-call", reason="it called a tool", correction="Call no tool; write the summary as text."
-            )
+            return SummaryProblem("tool-call", "it called a tool", "Call no tool; write the summary as text.")
         if answer.stop == "refusal":
             return SummaryProblem(
-                cause="refusal",
-                reason="the model refused, or its provider's filter did",
-                correction="Nothing is asked of you but a record of what the quoted turns did; write that record.",
+                "refusal",
+                "the model refused, or its provider's filter did",
+                "Nothing is asked of you but a record of what the quoted turns did; write that record.",
             )
         if answer.stop == "length" and not text.strip():
             # All of it went into reasoning; the next answers of this model get room for that.
             self._grow_reasoning()
-            return SummaryProblem(cause="truncated", reason="it ended before it began", correction="Think briefly.")
+            return SummaryProblem("truncated", "it ended before it began", "Think briefly.")
         return find_problem(text, self.clean, self.count)
 
     def _grow_reasoning(self) -> None:

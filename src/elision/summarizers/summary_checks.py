@@ -32,7 +32,7 @@ from elision.trajectory.turn import Turn
 Count = Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SummaryProblem:
     """Why a candidate may not replace the turns, and what to ask for instead.
 
@@ -55,10 +55,10 @@ def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryPro
     """Return the first thing that is wrong with `text` as an answer to `request`; None if it may replace the turns."""
     text = text.strip()
     if not text:
-        return SummaryProblem(cause="empty", reason="it is empty", correction="Write the summary as plain text.")
+        return SummaryProblem("empty", "it is empty", "Write the summary as plain text.")
     if len(text) > LONGEST:
         correction = f"Write at most {request.asked_tokens} tokens."
-        return SummaryProblem(cause="too-long", reason=f"it has {len(text):,} characters", correction=correction)
+        return SummaryProblem("too-long", f"it has {len(text):,} characters", correction)
     return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
 
 
@@ -76,9 +76,9 @@ def _check_facts(text: str, request: SummaryRequest) -> SummaryProblem | None:
     if kept >= count_needed_facts(facts, request.max_tokens):
         return None
     return SummaryProblem(
-        cause="facts-lost",
-        reason=f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
-        correction=f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
+        "facts-lost",
+        f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
+        f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
     )
 
 
@@ -220,10 +220,10 @@ def _check_form(text: str) -> SummaryProblem | None:
     for pattern, cause, words, correction in _FORMS:
         # A call in a block of code is one if nothing follows it.
         if pattern.match(text if cause == "tool-call" else start):
-            return SummaryProblem(cause=cause, reason=f"{words}: {_quote_beginning(text)}", correction=correction)
+            return SummaryProblem(cause, f"{words}: {_quote_beginning(text)}", correction)
     noise = _describe_noise(text)
     if noise:
-        return SummaryProblem(cause="garbage", reason=noise, correction="Write plain sentences, each fact once.")
+        return SummaryProblem("garbage", noise, "Write plain sentences, each fact once.")
     return None
 
 
@@ -231,24 +231,24 @@ def _check_length(text: str, request: SummaryRequest, count: Count) -> SummaryPr
     size = count(text)
     if size < LEAST:
         return SummaryProblem(
-            cause="empty",
-            reason=f"it says next to nothing: {_quote_beginning(text)}",
-            correction="Write down what was done, what came of it, and what is pending.",
+            "empty",
+            f"it says next to nothing: {_quote_beginning(text)}",
+            "Write down what was done, what came of it, and what is pending.",
         )
     replaced = count_source_tokens(request, count, size + 1)
     if size >= replaced:
         return SummaryProblem(
-            cause="too-long",
-            reason=f"it is not shorter than what it replaces: {size:,} tokens for {replaced:,}",
-            correction=f"Write at most {max(1, replaced // 3)} tokens.",
+            "too-long",
+            f"it is not shorter than what it replaces: {size:,} tokens for {replaced:,}",
+            f"Write at most {max(1, replaced // 3)} tokens.",
         )
     # Whatever the model: other tokenizers count as many or more, so what a model was allowed to write is accepted.
     length = make_counter("o200k").count(text)
     if length > request.max_tokens:
         return SummaryProblem(
-            cause="too-long",
-            reason=f"it is {length:,} tokens long where {request.max_tokens:,} are allowed",
-            correction=f"Write at most {request.asked_tokens} tokens: shorten the oldest first.",
+            "too-long",
+            f"it is {length:,} tokens long where {request.max_tokens:,} are allowed",
+            f"Write at most {request.asked_tokens} tokens: shorten the oldest first.",
         )
     return None
 

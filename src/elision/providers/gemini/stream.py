@@ -1,7 +1,6 @@
 """Responses of generateContent that call a recall tool, as one body and as chunks.
 
-A chunk is a whole response with some of the parts; a function call comes whole, in one part. Limits: only the candidate
-with index 0 is read. The others pass unchanged in the first round, and are dropped in later ones.
+A chunk is a whole response with some of the parts; a function call comes whole, in one part.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from elision.providers.shared.json_reading import Json as AnyJson
-from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
+from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
+from elision.providers.streaming.choices import ChoiceStream, find_first_choice, list_other_choices
 from elision.providers.streaming.response_writer import MessageFormat, RoundEnd
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, join_visible
-from elision.providers.streaming.streamed_response import StreamedResponse
 
 #: Fields of every chunk that identify the response.
 _IDENTITY = ("responseId", "modelVersion", "createTime")
@@ -24,7 +23,7 @@ class GeminiFormat(MessageFormat):
     """The format of a whole response."""
 
     def read_body(self, body: Json) -> RoundEnd:
-        candidate = _first_candidate(body)
+        candidate = find_first_choice(body, "candidates")
         if candidate is None or not isinstance(candidate.get("content"), dict):
             return RoundEnd(has_failed=True)
         return RoundEnd(
@@ -78,23 +77,25 @@ class GeminiFormat(MessageFormat):
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
-        candidate = dict(_first_candidate(last) or _first_candidate(first) or {})
+        candidate = dict(find_first_choice(last, "candidates") or find_first_choice(first, "candidates") or {})
         candidate["content"] = self.render_visible(rounds)[0]
         if ended:
             candidate["finishReason"] = "STOP"
-        others = [each for each in mappings_in(first.get("candidates")) if int_in(each.get("index"))]
-        merged = {**last, "candidates": [candidate, *others]}
+        merged = {**last, "candidates": [candidate, *list_other_choices(first, "candidates")]}
         merged |= {name: first[name] for name in _IDENTITY if name in first}
         if usage is not None:
             merged[_USAGE] = usage
         return merged
 
 
-class GeminiStream(StreamedResponse):
+class GeminiStream(ChoiceStream):
     """A response as chunks."""
 
     #: Google's clients read a comment as an event, and fail.
     keep_alive_bytes = b""
+    choices_field = "candidates"
+    finish_field = "finishReason"
+    stopped = "STOP"
     identity_fields = _IDENTITY
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
@@ -107,7 +108,7 @@ class GeminiStream(StreamedResponse):
         self.usage.update_round(event.get(_USAGE))
         self.response_id = self.response_id or text_in(event.get("responseId"))
         self.record_identity(event)
-        candidate = _first_candidate(event)
+        candidate = find_first_choice(event, "candidates")
         if candidate is None:
             # A prompt that was blocked has no candidates: nothing follows.
             self.has_ended = self.has_ended or "promptFeedback" in event
@@ -121,18 +122,10 @@ class GeminiStream(StreamedResponse):
     def _is_recall(self, part: Json) -> bool:
         return text_in(_get_call(part).get("name")) in self.names
 
-    def may_pass_held(self, event: Json) -> bool:
-        candidates = mappings_in(event.get("candidates"))
-        is_other = bool(candidates) and all(int_in(each.get("index")) for each in candidates)
-        return is_other and not self.is_later_round
-
-    def is_error(self, event: Json) -> bool:
-        return bool(event.get("error"))
-
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def rewrite_event(self, event: Json) -> Json | None:
-        candidate = _first_candidate(event)
+        candidate = find_first_choice(event, "candidates")
         others = [each for each in mappings_in(event.get("candidates")) if each is not candidate]
         changed = dict(event)
         if self.is_later_round:
@@ -150,7 +143,7 @@ class GeminiStream(StreamedResponse):
         return event if changed == event else changed
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        candidate = _first_candidate(event)
+        candidate = find_first_choice(event, "candidates")
         if candidate is None:
             return event, None
         if candidate.get("finishReason") is None:
@@ -162,10 +155,6 @@ class GeminiStream(StreamedResponse):
         content = {name: value for name, value in event.items() if name != _USAGE}
         return {**content, "candidates": [begun, *others]}, {**event, "candidates": [_with_parts(candidate, [])]}
 
-    def mark_stopped(self, event: Json) -> Json:
-        candidates = [{**each, "finishReason": "STOP"} for each in mappings_in(event.get("candidates"))]
-        return {**event, "candidates": candidates}
-
     def collect_content(self) -> Json:
         return _make_content(_join_texts(self._parts))
 
@@ -176,14 +165,6 @@ class GeminiStream(StreamedResponse):
 def _is_truncated(reason: object) -> bool:
     """Return whether a response ended otherwise than by the model's own decision."""
     return text_in(reason) not in ("", "STOP", "FINISH_REASON_UNSPECIFIED")
-
-
-def _first_candidate(body: Json) -> Json | None:
-    """Return the candidate with index 0, which may leave its index out."""
-    for candidate in list_in(body.get("candidates")):
-        if isinstance(candidate, dict) and not int_in(candidate.get("index")):
-            return candidate
-    return None
 
 
 def _list_parts(candidate: AnyJson) -> list[Any]:

@@ -1,7 +1,6 @@
 """Chat completions that call a recall tool. Chunks and their accumulation as in the SDK, openai 3.54.
 
-Limits: only the choice with index 0 is read. The others pass unchanged in the first round, and are dropped in later
-ones. In a body, `logprobs` are those of the last round. A recall tool called by the legacy `function_call` is not
+Limits: in a body, `logprobs` are those of the last round. A recall tool called by the legacy `function_call` is not
 recognised: the tools are never offered that way.
 """
 
@@ -12,10 +11,10 @@ from typing import Any
 
 from elision.providers.openai_chat.deltas import assemble_value, is_indexed_list, merge_delta
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
+from elision.providers.streaming.choices import ChoiceStream, find_first_choice, list_other_choices
 from elision.providers.streaming.json_values import parse_arguments
 from elision.providers.streaming.response_writer import MessageFormat, RoundEnd
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, join_visible
-from elision.providers.streaming.streamed_response import StreamedResponse
 
 _TRUNCATED = frozenset(("length", "content_filter"))
 #: Fields of every chunk that identify the response.
@@ -28,7 +27,7 @@ class ChatFormat(MessageFormat):
     """The format of a whole completion."""
 
     def read_body(self, body: Json) -> RoundEnd:
-        choice = _first_choice(body)
+        choice = find_first_choice(body, "choices")
         if choice is None or not isinstance(choice.get("message"), dict):
             return RoundEnd(has_failed=True)
         return RoundEnd(content=choice["message"], is_truncated=text_in(choice.get("finish_reason")) in _TRUNCATED)
@@ -67,24 +66,26 @@ class ChatFormat(MessageFormat):
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
         visible = self.render_visible(rounds)[0]
-        choice = dict(_first_choice(last) or _first_choice(first) or {})
+        choice = dict(find_first_choice(last, "choices") or find_first_choice(first, "choices") or {})
         choice["message"] = {**mapping_in(choice.get("message")), **visible}
         if not visible.get("tool_calls"):
             choice["message"].pop("tool_calls", None)
         if ended:
             choice["finish_reason"] = "stop"
-        other_choices = [other for other in mappings_in(first.get("choices")) if int_in(other.get("index"))]
-        merged = {**last, "choices": [choice, *other_choices]}
+        merged = {**last, "choices": [choice, *list_other_choices(first, "choices")]}
         merged |= {key: first[key] for key in _IDENTITY if key in first}
         if usage is not None:
             merged["usage"] = usage
         return merged
 
 
-class ChatStream(StreamedResponse):
+class ChatStream(ChoiceStream):
     """A completion as chunks."""
 
     end_markers = (b"[DONE]",)
+    choices_field = "choices"
+    finish_field = "finish_reason"
+    stopped = "stop"
     identity_fields = _IDENTITY
 
     def __init__(self, names: frozenset[str]) -> None:
@@ -112,7 +113,7 @@ class ChatStream(StreamedResponse):
         self.response_id = self.response_id or str(event.get("id") or "")
         # The event that Azure sends before everything else identifies nothing.
         self.record_identity(event)
-        choice = _first_choice(event)
+        choice = find_first_choice(event, "choices")
         if choice is None:
             return
         delta = mapping_in(choice.get("delta"))
@@ -148,13 +149,6 @@ class ChatStream(StreamedResponse):
             if key != "tool_calls" and is_indexed_list(value):
                 last = max(int_in(entry["index"]) or 0 for entry in value)
                 self._entry_counts[key] = max(self._entry_counts.get(key, 0), last + 1)
-
-    def may_pass_held(self, event: Json) -> bool:
-        choices = mappings_in(event.get("choices"))
-        return bool(choices) and not self.is_later_round and all(int_in(choice.get("index")) for choice in choices)
-
-    def is_error(self, event: Json) -> bool:
-        return bool(event.get("error"))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -231,7 +225,7 @@ class ChatStream(StreamedResponse):
         return renumbered
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        choice = _first_choice(event)
+        choice = find_first_choice(event, "choices")
         if choice is None:
             return (event, None) if event.get("usage") is None else (None, event)
         if choice.get("finish_reason") is None:
@@ -242,10 +236,6 @@ class ChatStream(StreamedResponse):
         content = {key: value for key, value in event.items() if key != "usage"}
         content["choices"] = [{**choice, "finish_reason": None}, *others]
         return content, {**event, "choices": [{**choice, "delta": {}}]}
-
-    def mark_stopped(self, event: Json) -> Json:
-        choices = [{**choice, "finish_reason": "stop"} for choice in mappings_in(event.get("choices"))]
-        return {**event, "choices": choices}
 
     def collect_content(self) -> Json:
         message: Json = assemble_value(self._message)
@@ -285,14 +275,6 @@ class _CallNumbering:
             self._ids[number] = id
             self._numbers[index, id] = number
         return number
-
-
-def _first_choice(body: Json) -> Json | None:
-    """Return the choice with index 0."""
-    for choice in mappings_in(body.get("choices")):
-        if not int_in(choice.get("index")):
-            return choice
-    return None
 
 
 def _get_function(call: Json) -> Json:
