@@ -58,6 +58,8 @@ class LiveDialect(ABC):
     """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds.
 
     What is not abstract is as at OpenAI, where a message is hidden as a whole or not at all.
+
+    name: of the API; another one than that of the class where several APIs have the same messages.
     """
 
     name: str
@@ -75,6 +77,10 @@ class LiveDialect(ABC):
     content_field = "content"
     #: Whether a client may mark where entries of the prompt cache end.
     takes_breakpoints = False
+
+    def __init__(self, name: str = "") -> None:
+        if name:
+            self.name = name
 
     @abstractmethod
     def split_message(self, message: Json, index: int) -> list[Piece]:
