@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from elision.summarizers import digest_sections, touched_files
@@ -326,7 +326,7 @@ class LineSelection:
         for line in sorted(lines, key=lambda line: (line.rank, line.section, line.place)):
             if (line.section, line.place) in self._lines or self._add_line(line, reserve):
                 continue
-            if not line.is_firm and self._add_line(shorten_line(line), reserve):
+            if not line.is_firm and self._add_line(replace(line, text=clip_line(line.text, SHORT)), reserve):
                 continue
             misses += 1
             if misses > _MISSES:
@@ -342,11 +342,6 @@ class LineSelection:
         self._lines[line.section, line.place] = line
         self._begun.add(line.section)
         return True
-
-
-def shorten_line(line: DigestLine) -> DigestLine:
-    """Return `line` at SHORT characters."""
-    return DigestLine(section=line.section, text=clip_line(line.text, SHORT), rank=line.rank, place=line.place)
 
 
 def render_lines(title: str, lines: Sequence[DigestLine], order: Sequence[str]) -> str:

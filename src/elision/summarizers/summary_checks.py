@@ -258,7 +258,8 @@ def _describe_noise(text: str) -> str:
     dense = [letter for letter in text if not letter.isspace()]
     if sum(map(str.isalnum, dense)) < 0.4 * len(dense):
         return "it is hardly made of letters"
-    if sum(map(_is_unprintable, text)) > 0.02 * len(text):
+    shown = sum(letter != "\ufffd" and (letter.isprintable() or letter in "\n\t\r") for letter in text)
+    if shown < 0.98 * len(text):
         return "it is full of unprintable characters"
     data = text.encode("utf-8", "replace")
     if len(data) >= 400 and len(zlib.compress(data)) < 0.08 * len(data):
@@ -267,10 +268,6 @@ def _describe_noise(text: str) -> str:
     if sum(longest) > len(text) // 2:
         return "it is hardly made of words"
     return ""
-
-
-def _is_unprintable(letter: str) -> bool:
-    return letter == "\ufffd" or not (letter.isprintable() or letter in "\n\t\r")
 
 
 def _quote_beginning(text: str, width: int = 80) -> str:
@@ -299,7 +296,8 @@ def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
     """Return facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are excluded."""
     uses: Counter[str] = Counter()
     for turn in turns[-NEWEST:]:
-        facts = set(_find_errors(turn))
+        failures = (find_failure(observation) or "" for observation in turn.observations)
+        facts = {error for failure in failures for error in _ERROR.findall(failure)}
         for text in _list_agent_texts(turn):
             facts.update(find_items(DEFAULT.redact_text(text)))
         uses.update(fact for fact in facts if len(fact) <= _LONGEST)
@@ -328,11 +326,6 @@ def _list_agent_texts(turn: Turn) -> Iterator[str]:
     for action in turn.actions:
         if not action.implicit:
             yield join_argument_text(action)
-
-
-def _find_errors(turn: Turn) -> Iterator[str]:
-    for observation in turn.observations:
-        yield from _ERROR.findall(find_failure(observation) or "")
 
 
 def _list_forms(fact: str) -> Iterator[str]:

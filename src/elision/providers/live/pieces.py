@@ -176,15 +176,9 @@ def _list_words(piece: Piece) -> list[str]:
         elif part.kind not in SEALED_KINDS:
             words.append(f"{part.kind} {json.dumps(strip_passing(part.data), sort_keys=True, default=str)}")
     for action in actions:
-        words += (f"call {action.name}", _normalize_arguments(action))
+        decoded = action.decoded_arguments
+        words += (f"call {action.name}", json.dumps(decoded, sort_keys=True) if decoded else action.arguments)
     return words
-
-
-def _normalize_arguments(action: Action) -> str:
-    decoded = action.decoded_arguments
-    if decoded:
-        return json.dumps(decoded, sort_keys=True)
-    return action.arguments
 
 
 def strip_passing(value: object) -> object:

@@ -271,12 +271,12 @@ def _is_recall_call(item: Json, names: frozenset[str]) -> bool:
 def _has_open_calls(items: Sequence[Json]) -> bool:
     """Return whether the client has a call to answer."""
     answered = {str(item.get("call_id")) for item in items if text_in(item.get("type")).endswith("_output")}
-    return any(_is_client_call(item) and str(item.get("call_id", item.get("id"))) not in answered for item in items)
-
-
-def _is_client_call(item: Json) -> bool:
-    kind = text_in(item.get("type"))
-    return kind in _CLIENTS or (kind == "tool_search_call" and item.get("execution") == "client")
+    for item in items:
+        kind = text_in(item.get("type"))
+        is_client = kind in _CLIENTS or (kind == "tool_search_call" and item.get("execution") == "client")
+        if is_client and str(item.get("call_id", item.get("id"))) not in answered:
+            return True
+    return False
 
 
 def _parse_call(item: Json) -> RecallCall:

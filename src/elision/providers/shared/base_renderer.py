@@ -46,11 +46,6 @@ class TurnCalls:
     answered_ids: tuple[str, ...]
 
     @property
-    def unanswered_ids(self) -> list[str]:
-        given = set(self.answered_ids)
-        return [id for id, _ in self.calls if id not in given]
-
-    @property
     def last_result_position(self) -> int:
         """Return the 1-based position of the last observation that answers a call; 0 if none does."""
         return max((position for position, id in enumerate(self.answered_ids, start=1) if id), default=0)
@@ -180,10 +175,9 @@ class ViewRenderer(ABC):
         )
         exchange = TurnCalls(turn, calls, tuple(_match_results(turn, calls)))
         self._turn_calls.append((place, exchange))
+        missing: list[str] = []
         if self.no_result_text:
-            missing = exchange.unanswered_ids
-        else:
-            missing = []
+            missing = [id for id, _ in calls if id not in exchange.answered_ids]
         return self._render_assistant(exchange) + [
             self._render_result(id, make_content(self.no_result_text), None) for id in missing
         ]

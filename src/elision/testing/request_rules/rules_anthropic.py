@@ -271,7 +271,7 @@ def thinking_is_not_last(request: AnthropicRequest) -> Iterator[Violation]:
         if message.role == "assistant" and message.blocks and _read_kind(message.blocks[-1][1]) in THINKING_TYPES:
             place, block = message.blocks[-1]
             reason = f"the final block in an assistant message cannot be `{_read_kind(block)}`"
-            yield Violation(_format_path(place), reason, _read_seal(block))
+            yield Violation(_format_path(place), reason, text_in(block.get("signature")) or text_in(block.get("data")))
 
 
 def thinking_goes_before_the_running_calls(request: AnthropicRequest) -> Iterator[Violation]:
@@ -380,10 +380,6 @@ def _list_blocks(
 
 def _read_kind(block: Json) -> str:
     return text_in(block.get("type"))
-
-
-def _read_seal(block: Json) -> str:
-    return text_in(block.get("signature")) or text_in(block.get("data"))
 
 
 def _list_calls(message: MergedMessage) -> Iterator[tuple[BlockPath, str]]:
