@@ -94,29 +94,31 @@ def odd_runs(draw: st.DrawFn) -> Trajectory:
     return replace(run, turns=tuple(mischievous(each, number * each.index) for each in run.turns))
 
 
-@every_dialect
 @given(
     trajectory=st.one_of(odd_runs(), trajectories()),
     case=st.sampled_from(sorted(CASES)),
     prices=st.sampled_from(sorted(SMALL)),
 )
 def test_messages_are_accepted_and_the_same_however_they_came_about(
-    dialect: str, trajectory: Trajectory, case: str, prices: str
+    trajectory: Trajectory, case: str, prices: str
 ) -> None:
     """A renderer that saw every view and one that sees only the newest say the same; the provider takes it; what was
     in front of a rewrite stays the same object, and nothing that was returned before is changed."""
-    follower = make_renderer(dialect)
+    followers = {dialect: make_renderer(dialect) for dialect in PROVIDERS}
+    said: dict[str, list[dict[str, Any]]] = {dialect: [] for dialect in PROVIDERS}
+    copies = dict.fromkeys(PROVIDERS, "[]")
     before: View | None = None
-    old: list[dict[str, Any]] = []
-    copy = "[]"
     for view in every_view(trajectory, begin_session(CASES[case], SMALL[prices])):
-        messages = check_messages(dialect, follower, view)
-        assert messages == make_renderer(dialect).render_messages(view)
-        assert repr(old) == copy
-        kept = _whole(dialect, before, view, old)
-        plain = follower.render_unmarked(view)
-        assert all(ours is theirs for ours, theirs in zip(old[:kept], plain[:kept], strict=True))
-        before, old, copy = view, plain, repr(plain)
+        for dialect, follower in followers.items():
+            messages = check_messages(dialect, follower, view)
+            assert messages == make_renderer(dialect).render_messages(view)
+            old = said[dialect]
+            assert repr(old) == copies[dialect]
+            kept = _whole(dialect, before, view, old)
+            plain = follower.render_unmarked(view)
+            assert all(ours is theirs for ours, theirs in zip(old[:kept], plain[:kept], strict=True))
+            said[dialect], copies[dialect] = plain, repr(plain)
+        before = view
 
 
 def _whole(dialect: str, before: View | None, view: View, old: list[dict[str, Any]]) -> int:
