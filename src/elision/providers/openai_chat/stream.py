@@ -13,8 +13,8 @@ from elision.providers.openai_chat.deltas import assemble_value, is_indexed_list
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
 from elision.providers.streaming.choices import ChoiceStream, find_first_choice, list_other_choices
 from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.response_writer import MessageFormat, RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, join_visible
+from elision.providers.streaming.response_writer import MessageFormat
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
 
 _TRUNCATED = frozenset(("length", "content_filter"))
 #: Fields of every chunk that identify the response.

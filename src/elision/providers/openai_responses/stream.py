@@ -14,8 +14,8 @@ from elision.providers.live.pieces import digest_pieces
 from elision.providers.openai_responses.live import LiveOpenAIResponses
 from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
 from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.response_writer import ProviderFormat, RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, join_visible
+from elision.providers.streaming.response_writer import ProviderFormat
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd, join_visible
 from elision.providers.streaming.streamed_response import StreamedResponse
 
 _LIVE = LiveOpenAIResponses()

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
 
 from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd
+from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.providers.streaming.usage_sum import UsageSum
 from elision.trajectory.foreign_json import parse_object
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnd:
-    """One upstream response, at its end.
-
-    output:       bytes that the client can get at once. id: the response's own id.
-    usage:        its counts, where `usage` is not the field that has them.
-    content:      what the model said; None where there is none, as `has_failed` or `is_cut` explains.
-    is_truncated: whether the model was stopped early, so that its last call may be incomplete.
-    has_failed:   whether it is the provider's error, or ends in one: `content` is then what was said before it.
-    is_cut:       whether it ended early. nothing_held: with `is_cut`, whether the client has all that arrived.
-    """
-
-    output: bytes = b""
-    id: str = ""
-    usage: object = None
-    content: Any = None
-    is_truncated: bool = False
-    has_failed: bool = False
-    is_cut: bool = False
-    nothing_held: bool = False
 
 
 class ProviderFormat(ABC):
@@ -99,38 +78,6 @@ class MessageFormat(ProviderFormat):
         return (Replacement(index=0, visible=visible[0], messages=tuple(messages), results=results),)
 
 
-class ResponseWriter(Protocol):
-    """Writes the client's response. has_ended: whether the end of this round has arrived.
-
-    held_bytes:       bytes that `end_round` has yet to read.
-    keep_alive_bytes: bytes without meaning, for a client that waits; b"" where the format has none.
-    """
-
-    keep_alive_bytes: ClassVar[bytes]
-    has_ended: bool
-    held_bytes: int
-
-    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
-        """Begin another upstream response, after these rounds."""
-        ...
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Take a chunk of it; return what the client may get now."""
-        ...
-
-    def end_round(self) -> RoundEnd:
-        """End the upstream response."""
-        ...
-
-    def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
-        """Return what was held of the last round: all but its ending if another round follows."""
-        ...
-
-    def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
-        """Return the ending that `release_held(..., another_follows=True)` kept back."""
-        ...
-
-
 class JsonResponse:
     """A response as one JSON body: the first round's own bytes, unless a recall tool is called in it."""
 
@@ -181,3 +128,7 @@ class JsonResponse:
 
     def _render_body(self, rounds: Sequence[AnswerRound], ended: bool) -> bytes:
         return dump_json(self._format.merge_bodies(self._first or {}, self._last, rounds, self._usage.total(), ended))
+
+
+#: What writes the client's response; `StreamedResponse` says what its methods do.
+ResponseWriter: TypeAlias = JsonResponse | StreamedResponse

@@ -82,3 +82,25 @@ class RoundOutcome:
     is_done: bool = False
     is_cut: bool = False
     nothing_held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEnd:
+    """One upstream response, at its end.
+
+    output:       bytes that the client can get at once. id: the response's own id.
+    usage:        its counts, where `usage` is not the field that has them.
+    content:      what the model said; None where there is none, as `has_failed` or `is_cut` explains.
+    is_truncated: whether the model was stopped early, so that its last call may be incomplete.
+    has_failed:   whether it is the provider's error, or ends in one: `content` is then what was said before it.
+    is_cut:       whether it ended early. nothing_held: with `is_cut`, whether the client has all that arrived.
+    """
+
+    output: bytes = b""
+    id: str = ""
+    usage: object = None
+    content: Any = None
+    is_truncated: bool = False
+    has_failed: bool = False
+    is_cut: bool = False
+    nothing_held: bool = False

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json
+from elision.providers.streaming.rounds import AnswerRound, Json, RoundEnd
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
 from elision.providers.streaming.usage_sum import UsageSum
 from elision.trajectory.foreign_json import parse_object
@@ -35,7 +34,7 @@ class StreamedResponse(ABC):
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
         self.usage = UsageSum()
-        #: Events are read as they arrive.
+        #: Bytes that `end_round` has yet to read: none, as events are read when they arrive.
         self.held_bytes = 0
         self._identity: Json = {}
         #: The next index at the client.
@@ -43,6 +42,7 @@ class StreamedResponse(ABC):
         self.begin_round(())
 
     def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
+        """Begin another upstream response, after these rounds."""
         #: Whether this is the second round or a later one.
         self.is_later_round = bool(rounds)
         #: Whether the client has got exactly the frames that arrived so far.
@@ -62,9 +62,11 @@ class StreamedResponse(ABC):
         self.reset_round(rounds)
 
     def feed(self, chunk: bytes) -> bytes:
+        """Take a chunk of it; return what the client may get now."""
         return b"".join([self._take_frame(frame) for frame in self._splitter.feed(chunk)])
 
     def end_round(self) -> RoundEnd:
+        """End the upstream response."""
         output = self._flush_rest()
         if self._has_failed:
             return RoundEnd(output=output, has_failed=True)
@@ -81,6 +83,7 @@ class StreamedResponse(ABC):
         )
 
     def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
+        """Return what was held of the last round: all but its ending if another round follows."""
         held = self._held_frames
         self._held_frames = []
         self.is_holding = False
@@ -88,6 +91,7 @@ class StreamedResponse(ABC):
         return b"".join([write(frame, event) for frame, event in held])
 
     def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
+        """Return the ending that `release_held(..., another_follows=True)` kept back."""
         output = b""
         for frame, event in self._ending_frames:
             if event is None:
