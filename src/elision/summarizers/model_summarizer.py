@@ -42,15 +42,13 @@ class SummaryBill:
     def __init__(self, prices: Prices | None) -> None:
         self.prices = prices
         self.calls = 0
-        self._input = self._cached = self._output = 0
+        self._usage = Usage()
         self._usd: float | None = 0.0
 
     def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
         """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
         usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:_COUNTED]))
-        self._input += usage.prompt
-        self._cached += usage.cache_read
-        self._output += usage.output
+        self._usage += usage
         usd = usage.usd
         if not usd:
             usd = None if self.prices is None else self.prices.cost_usage(usage)
@@ -63,10 +61,10 @@ class SummaryBill:
         """Return a result without a text: what was used so far."""
         return SummaryResult(
             text="",
-            input=self._input,
-            cached=self._cached,
-            output=self._output,
-            usd=self._usd if self._input else None,
+            input=self._usage.prompt,
+            cached=self._usage.cache_read,
+            output=self._usage.output,
+            usd=self._usd if self._usage.prompt else None,
             attempts=self.calls,
         )
 
