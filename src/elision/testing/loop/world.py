@@ -268,7 +268,7 @@ class ShellWorld(World):
         return self._shell.run(script).text
 
     def count_wrong_lines(self, name: str, sign: str) -> int:
-        """Count the steps that have no right line in a file: a line a step, with its labels, `sign` and their values."""
+        """Count the steps without a right line in a file: a line a step, with its labels, `sign` and their values."""
         path = self.folder / name
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         right = 0
