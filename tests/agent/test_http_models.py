@@ -67,7 +67,7 @@ def server() -> Iterator[Playback]:
 def test_an_answer_is_read(shape: Shape, server: Playback) -> None:
     """Text, calls, usage and why it stopped; the message goes back as it came."""
     answer = model(shape, server).answer(HI)
-    assert (answer.text, answer.finish) == ("Look.", "tools")
+    assert (answer.text, answer.stop) == ("Look.", "tool")
     assert answer.calls[0].decoded_arguments == {"command": "make step-1"}
     assert answer.usage == server.requests[0].usage
     assert answer.reported

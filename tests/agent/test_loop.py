@@ -82,7 +82,7 @@ def test_a_cut_answer_goes_on() -> None:
             from dataclasses import replace
 
             answer = super().answer(prompt)
-            return replace(answer, finish="length") if len(self.prompts) == 1 else answer
+            return replace(answer, stop="length") if len(self.prompts) == 1 else answer
 
     model = Cut(["It is", "It is 42."])
     run = run_agent(model, Desk(), "What is it?", PassThroughContext())

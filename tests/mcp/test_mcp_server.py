@@ -99,19 +99,6 @@ def test_in_process(kept: str) -> None:
     asyncio.run(work())
 
 
-def test_standard_input_and_output(kept: str) -> None:
-    """As hosts start it: a process of its own."""
-
-    async def work() -> None:
-        command = StdioServerParameters(
-            command=str(ELISION), args=["mcp", "--store", kept], env=environment(), cwd=str(Path(__file__).parent)
-        )
-        async with mcp.Client(command) as client:
-            await try_everything(client)
-
-    asyncio.run(work())
-
-
 @contextmanager
 def serve(*arguments: str, **variables: str) -> Iterator[str]:
     """The address of `elision mcp --http` at a free port."""

@@ -16,7 +16,12 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
+from elision.providers.provider_table import PROVIDERS
+from elision.providers.shared.base_renderer import ViewRenderer
 from elision.testing.request_rules import list_violations
+from elision.trajectory.turn import Head, Turn
+from elision.trajectory.view import View
+from tests.properties.builders import run_session
 
 _OPENAI = TypeAdapter(list[ChatCompletionMessageParam])
 _RESPONSES = TypeAdapter(list[ResponseInputItemParam])
@@ -63,14 +68,37 @@ def check_anthropic(messages: Sequence[dict[str, Any]], system: Sequence[dict[st
 def check_contents(contents: Sequence[dict[str, Any]]) -> None:
     """Against the types of Google's package, which know no further fields; bytes are base64 there."""
     for content in contents:
-        Content.model_validate_json(json.dumps(content), strict=True)
+        # Half a character pair, which recordings have, is none of its types.
+        written = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
+        Content.model_validate_json(written, strict=True)
 
 
 def check_gemini(contents: Sequence[dict[str, Any]]) -> None:
     """And the user speaks first."""
     check_contents(contents)
-    assert list_violations("gemini", {"contents": contents}) == []
-    assert contents[0]["role"] == "user"
+    assert not contents or list_violations("gemini", {"contents": contents}) == []
+    assert not contents or contents[0]["role"] == "user"
+
+
+def check_messages(api: str, renderer: ViewRenderer, view: View) -> list[dict[str, Any]]:
+    """The messages of `view`, which the provider would take."""
+    messages = renderer.render_messages(view)
+    if api == "anthropic":
+        check_anthropic(messages, renderer.render_system(view))
+    else:
+        {"openai": check_openai, "openai-responses": check_responses, "gemini": check_gemini}[api](messages)
+    return messages
+
+
+def render_run(
+    api: str, *turns: Turn, start: Head | None = None, renderer: ViewRenderer | None = None
+) -> list[dict[str, Any]]:
+    """The messages of a run in which nothing is hidden, which the provider would take; without cache markers."""
+    newest = run_session("raw", turns, start=start).newest_call
+    assert newest is not None
+    renderer = renderer or PROVIDERS[api].make_renderer()
+    check_messages(api, renderer, newest.view)
+    return renderer.render_unmarked(newest.view)
 
 
 def validate_elements(value: Any) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from elision.summarizers.circuit_breaker import BreakerPolicy, CircuitBreaker
+from elision.summarizers.circuit_breaker import CircuitBreaker
 
 
 def test_waits_grow_and_the_circuit_opens() -> None:
     """Each failure in a row waits longer; at the limit the circuit is open."""
-    breaker = CircuitBreaker(BreakerPolicy(back_off=(5, 10), breaker_after=3, open_for=60))
+    breaker = CircuitBreaker()
     assert [breaker.record_failure(100), breaker.record_failure(105)] == [105, 115]
-    assert breaker.record_failure(115) == 175
+    assert [breaker.record_failure(115), breaker.record_failure(115)] == [175, 175]
     assert not breaker.may_ask(174)
     assert breaker.may_ask(175)
 

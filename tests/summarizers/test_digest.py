@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elision.summarizers.attempts import count_failures
-from elision.summarizers.digest import count_source_tokens, merge_record, write_digest
-from elision.summarizers.digest_record import parse_digest
+from elision.summarizers.digest import count_source_tokens, merge_record, parse_digest, write_digest
 from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.items import find_items
 from elision.trajectory.tokens import make_counter

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elision.errors import SummaryError
-from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
+from elision.summarizers.endpoints import LiteLLMEndpoint
 from elision.summarizers.model_summarizer import ModelSummarizer, SummaryRetryPolicy
 from tests.summarizers.scripted_server import reply_chat, reply_error, serve_script
 from tests.summarizers.turns import make_filler_turn, make_request

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,11 +38,3 @@ def test_it_stays_within_its_bounds(steps: list[tuple[bool, int]], least: int) -
         else:
             room.shrink(tokens)
         assert least <= room.tokens <= max(least, 40_000)
-
-
-def test_it_is_safe_to_use_from_several_threads() -> None:
-    """What a hundred answers learned of the same room is learned once."""
-    room = ReasoningBudget(0)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: room.grow(FIRST, 10**9), range(100)))
-    assert room.tokens == 2 * FIRST

@@ -71,8 +71,6 @@ def test_a_callable_of_ones_own_is_redacted_too() -> None:
     ("text", "cause"),
     [
         ("", "empty"),
-        ("I'm sorry, but I can't help with that.", "refusal"),
-        ("Error code: 500 - internal", "error-text"),
         ("The agent made good progress.", "facts-lost"),
         ("x" * 100_000, "garbage"),
     ],

@@ -148,6 +148,8 @@ def test_streams_hold_what_a_plain_answer_holds(api: Api, plain: Plain) -> None:
     assert len(names) > 1
     if api == "openai":
         assert events(data)[-1][1] == "[DONE]"
+    if api == "openai-responses":
+        assert [json.loads(told)["sequence_number"] for _, told in events(data)] == list(range(len(names)))
 
 
 @pytest.mark.parametrize("api", APIS)

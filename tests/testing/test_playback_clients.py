@@ -12,12 +12,14 @@ import pytest
 from google import genai
 from google.genai import types
 
+from elision.providers.provider import Api
 from elision.testing.builders import step, trajectory, turn
 from elision.testing.faults import Broken, Cut, Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.trajectory.trajectory import Trajectory
+from tests.providers.streaming.provider_responses import ProviderClients
 
 CALLS = 12
 RUN = trajectory(
@@ -51,32 +53,6 @@ def claude(server: Playback) -> Iterator[anthropic.Anthropic]:
         yield client
 
 
-def test_openai_chat(openai_client: openai.OpenAI, server: Playback, runs: dict[str, Trajectory]) -> None:
-    """A chat client works through a recorded run; what it parsed is what was recorded."""
-    follower = Follower(cut(runs["openhands-pylint"]), "openai")
-    while not follower.done:
-        answer = openai_client.chat.completions.create(model="gpt-5", **follower.request)
-        follower.take(answer.model_dump(mode="json"))
-    assert server.violations == []
-    assert answer.usage is not None
-    assert answer.usage.prompt_tokens_details is not None
-    assert (answer.usage.prompt_tokens_details.cached_tokens or 0) > 1_000
-
-
-def test_openai_chat_streamed(openai_client: openai.OpenAI, runs: dict[str, Trajectory]) -> None:
-    """The client's own accumulator makes the recorded answer of the deltas, usage included."""
-    follower = Follower(cut(runs["openhands-pylint"]), "openai")
-    while not follower.done:
-        with openai_client.chat.completions.stream(
-            model="gpt-5", stream_options={"include_usage": True}, **follower.request
-        ) as stream:
-            kinds = {event.type for event in stream}
-            answer = stream.get_final_completion()
-        follower.take(answer.model_dump(mode="json"))
-        assert answer.usage is not None
-        assert "chunk" in kinds
-
-
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_gemini(server: Playback, runs: dict[str, Trajectory], streamed: bool) -> None:
     """Google's client works through a recorded run; what it parsed is what was recorded."""
@@ -106,46 +82,30 @@ def test_gemini(server: Playback, runs: dict[str, Trajectory], streamed: bool) -
     assert (counted.total_tokens or 0) > 1
 
 
-def test_openai_responses(openai_client: openai.OpenAI, server: Playback, runs: dict[str, Trajectory]) -> None:
-    """The Responses client, plain and streamed by turns, works through a recorded run."""
-    follower = Follower(cut(runs["openhands-pylint"]), "openai-responses")
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", ["openai", "openai-responses", "anthropic"])
+def test_a_recorded_run(
+    api: Api,
+    streamed: bool,
+    openai_client: openai.OpenAI,
+    claude: anthropic.Anthropic,
+    server: Playback,
+    runs: dict[str, Trajectory],
+) -> None:
+    """The provider's client works through a run: what it parsed, or made of deltas, is what was recorded."""
+    clients = ProviderClients(openai_client, claude)
+    follower = Follower(cut(runs["openhands-pylint"]), api)
+    caching = {"cache_control": {"type": "ephemeral"}} if api == "anthropic" else {}
     while not follower.done:
-        if follower.turn % 2:
-            answer = openai_client.responses.create(model="gpt-5", **follower.request)
-        else:
-            with openai_client.responses.stream(model="gpt-5", **follower.request) as stream:
-                numbers = [event.sequence_number for event in stream]
-                answer = stream.get_final_response()
-            assert numbers == list(range(len(numbers)))
-        follower.take(answer.model_dump(mode="json", exclude_none=True))
+        answer = clients.ask(api, streamed=streamed, **follower.request, **caching)
+        if api == "anthropic":
+            kept = ("type", "text", "id", "name", "input")
+            answer["content"] = [{name: block[name] for name in kept if name in block} for block in answer["content"]]
+        follower.take(answer)
     assert server.violations == []
-
-
-def test_anthropic(claude: anthropic.Anthropic, server: Playback, runs: dict[str, Trajectory]) -> None:
-    """The messages client works through a recorded run, with automatic caching."""
-    follower = Follower(cut(runs["openhands-pylint"]), "anthropic")
-    while not follower.done:
-        answer = claude.messages.create(
-            model="claude-sonnet-5", max_tokens=500, cache_control={"type": "ephemeral"}, **follower.request
-        )
-        follower.take(
-            answer.model_dump(mode="json", include={"content": {"__all__": {"type", "text", "id", "name", "input"}}})
-        )
-    assert server.violations == []
-    assert (answer.usage.cache_read_input_tokens or 0) > 1_000
-
-
-def test_anthropic_streamed(claude: anthropic.Anthropic, runs: dict[str, Trajectory]) -> None:
-    """The client's own accumulator makes the recorded answer of the deltas, tool input included."""
-    follower = Follower(cut(runs["openhands-pylint"]), "anthropic")
-    while not follower.done:
-        with claude.messages.stream(model="claude-sonnet-5", max_tokens=500, **follower.request) as stream:
-            events = [event.type for event in stream]
-            answer = stream.get_final_message()
-        assert (events[0], events[-1]) == ("message_start", "message_stop")
-        follower.take(
-            answer.model_dump(mode="json", include={"content": {"__all__": {"type", "text", "id", "name", "input"}}})
-        )
+    usage = server.requests[-1].usage
+    assert usage is not None
+    assert usage.cache_read > 1_000
 
 
 def test_thinking_is_streamed_and_signed(claude: anthropic.Anthropic) -> None:

@@ -5,12 +5,11 @@ Requests go out by the client that summaries use (`providers/llm/client.py`); ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from elision.agent.model import Finish, Json, ModelAnswer, ModelError, Prompt, Shape
+from elision.agent.model import Json, ModelAnswer, ModelError, Prompt, Shape
 from elision.errors import MissingExtra
-from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
+from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.providers.llm.client import LlmClient
 from elision.providers.provider_table import PROVIDERS
 
@@ -22,12 +21,6 @@ MAX_TOKENS = 8_192
 LARGEST_ANSWER_BYTES = 20_000_000
 #: Causes that may be gone when the same request is sent again.
 _TEMPORARY_CAUSES: Final = frozenset(("timeout", "connection", "rate-limited", "server", "malformed"))
-_FINISHES: Final[Mapping[StopReason, Finish]] = {
-    "end": "end",
-    "tool": "tools",
-    "length": "length",
-    "refusal": "refusal",
-}
 
 
 class _HttpModel:
@@ -93,12 +86,4 @@ def _make_model_answer(answer: EndpointAnswer | EndpointFault, whose: str) -> Mo
             sent_tokens=answer.prompt_tokens,
             room_tokens=answer.window_tokens,
         )
-    return ModelAnswer(
-        text=answer.text,
-        reasoning=answer.reasoning,
-        calls=answer.calls,
-        finish=_FINISHES[answer.stop],
-        message=answer.message,
-        usage=answer.usage,
-        reported=answer.reported,
-    )
+    return answer

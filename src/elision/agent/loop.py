@@ -108,7 +108,7 @@ class _Agent:
         handed_in = next((outcome for _, outcome in pairs if outcome.done), None)
         if handed_in is not None:
             return "done", "handed in", handed_in.text
-        if not pairs and answer.finish != "length":
+        if not pairs and answer.stop != "length":
             return "done", "answered without a call", answer.text
         if not pairs:
             self.messages.append(make_user_message(CONTINUE_PROMPT))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from elision.agent.environment import ActionResult, Tool
 from elision.agent.model import Shape
@@ -38,24 +38,13 @@ def split_system(shape: Shape, text: str) -> tuple[list[Json], str | None]:
 
 def render_results(shape: Shape, results: CallResults) -> list[Json]:
     """Return the results of one message's calls as messages."""
-    return _RESULT_RENDERERS[shape](results)
-
-
-def _render_openai_results(results: CallResults) -> list[Json]:
-    return [
-        {"role": "tool", "tool_call_id": call.id, "content": outcome.text or EMPTY_RESULT} for call, outcome in results
-    ]
-
-
-def _render_anthropic_results(results: CallResults) -> list[Json]:
+    if shape == "openai":
+        return [
+            {"role": "tool", "tool_call_id": call.id, "content": outcome.text or EMPTY_RESULT}
+            for call, outcome in results
+        ]
     blocks = []
     for call, outcome in results:
         block: Json = {"type": "tool_result", "tool_use_id": call.id, "content": outcome.text or EMPTY_RESULT}
         blocks.append({**block, "is_error": True} if outcome.error else block)
     return [{"role": "user", "content": blocks}]
-
-
-_RESULT_RENDERERS: Final[Mapping[Shape, Callable[[CallResults], list[Json]]]] = {
-    "openai": _render_openai_results,
-    "anthropic": _render_anthropic_results,
-}

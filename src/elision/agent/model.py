@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from elision.errors import ElisionError
-from elision.trajectory.turn import Action
-from elision.trajectory.usage import Usage
+from elision.providers.llm.answers import EndpointAnswer
 
 Json: TypeAlias = Mapping[str, Any]
 #: Whose messages the agent and the model exchange.
 Shape: TypeAlias = Literal["openai", "anthropic"]
-#: Why the model stopped: it was done, it wants tools, it ran into its limit of output, it refused.
-Finish: TypeAlias = Literal["end", "tools", "length", "refusal"]
+#: What the model said, and why it stopped. The agent sends its `message` back.
+ModelAnswer: TypeAlias = EndpointAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,23 +29,6 @@ class Prompt:
     system: Any = None
     extra: Json = field(default_factory=dict)
     betas: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswer:
-    """The model's answer.
-
-    message:  the assistant message as it goes back in the next request, with everything the provider wants back.
-    reported: the usage as the provider wrote it; {} if it wrote none. usage: the same in our form.
-    """
-
-    text: str = ""
-    reasoning: str = ""
-    calls: tuple[Action, ...] = ()
-    finish: Finish = "end"
-    message: Json = field(default_factory=dict)
-    usage: Usage | None = None
-    reported: Json = field(default_factory=dict)
 
 
 class Model(Protocol):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from elision.agent.model import Json, Shape
-from elision.providers.anthropic.render import CONTINUE_TEXT
 from elision.providers.provider_table import PROVIDERS
+from elision.providers.shared.base_renderer import CONTINUE_TEXT
 from elision.stores.store import Store
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from elision.engine import Log
 from elision.errors import SpecError, UnknownHandle
 from elision.lab.views import build_view
 from elision.manager.branch import SessionBranch
@@ -115,8 +116,7 @@ class StoredSessions:
             return ""
         found = []
         for info in visible:
-            log = load_session_log(store, info, self.sizer, self.guards)
-            (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
+            state = _replay_whole(load_session_log(store, info, self.sizer, self.guards)).state
             if state.covered_turns or state.edits:
                 found.append(info.key)
         return found[0] if len(found) == 1 else ""
@@ -124,8 +124,7 @@ class StoredSessions:
     def _hides(self, store: Store, info: SessionInfo, key: Key) -> bool:
         if not 1 <= key[0] <= info.turns:
             return False
-        log = load_session_log(store, info, self.sizer, self.guards)
-        (state,) = (branch.log.state for call, branch in log.iterate_calls() if call is None)
+        state = _replay_whole(load_session_log(store, info, self.sizer, self.guards)).state
         return key[0] <= state.covered_turns or key in state.edits
 
     def search_text(self, query: str, session: str, limit: int) -> str:
@@ -142,7 +141,7 @@ class StoredSessions:
         Where no session is named, it is the only one that leaves something out, if there is one.
         """
         log = self._load_log(session or self._find_only_hiding())
-        (newest,) = (branch.log for call, branch in log.iterate_calls() if call is None)
+        newest = _replay_whole(log)
         state, scale = newest.state, newest.reports.scale
         entries = []
         for turn in state.turns:
@@ -243,6 +242,12 @@ class StoredSessions:
         store = self.find_store()
         info = self.scope.choose_session(store.sessions(), session)
         return load_session_log(store, info, self.sizer, self.guards)
+
+
+def _replay_whole(log: SessionLog) -> Log:
+    """Return the engine's log after the last event of a session."""
+    (branch,) = (branch for call, branch in log.iterate_calls() if call is None)
+    return branch.log
 
 
 def _list_lineage(visible: list[SessionInfo], info: SessionInfo) -> Iterator[SessionInfo]:

@@ -33,11 +33,6 @@ class Target:
     stream: bool
 
 
-def make_plain_error(body: Mapping[str, Any], sequence: int) -> bytes:
-    """Return the event that ends an incomplete stream, where it has neither a name nor a number."""
-    return format_event(dump_json(body))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
     """One API.
@@ -82,13 +77,13 @@ class Provider:
     render_tool: Callable[[Mapping[str, Any]], dict[str, Any]]
     search_tool: Mapping[str, Any] | None = None
     list_seen_deferred: Callable[[Json], list[Json]] = lambda tool: []
-    takes_clear_reasoning: bool
-    checks_thinking: bool
+    takes_clear_reasoning: bool = False
+    checks_thinking: bool = False
     response_format: ProviderFormat
     unstored_format: ProviderFormat
     make_stream: Callable[[frozenset[str]], StreamedResponse]
     observer: ApiObserver
-    make_stream_error: Callable[[Mapping[str, Any], int], bytes] = make_plain_error
+    make_stream_error: Callable[[Mapping[str, Any], int], bytes] = lambda body, sequence: format_event(dump_json(body))
     client: ClientFormat
     usage_fields: tuple[str, ...] = ("usage",)
     usage_signs: frozenset[str]

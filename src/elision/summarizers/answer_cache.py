@@ -22,7 +22,7 @@ import msgspec
 
 from elision.errors import SettingError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
-from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
+from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.trajectory.plan import LivePrefix
 
 #: Shape of a file.
@@ -73,13 +73,18 @@ class AnswerCache:
                 entry = json.loads(file.read(_LARGEST))
             if entry["format"] != FORMAT or entry["sha256"] != _hash_json(entry["answer"]):
                 return None
-            return _decode_answer(entry["answer"])
+            answer = entry["answer"]
+            if "fault" in answer:
+                return msgspec.convert(answer["fault"], EndpointFault)
+            return msgspec.convert(answer, EndpointAnswer)
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def save_answer(self, key: str, answer: EndpointAnswer | EndpointFault) -> bool:
         """Keep `answer` under `key`, and return whether it could be kept."""
-        value = _encode_answer(answer)
+        value = msgspec.to_builtins(answer)
+        if isinstance(answer, EndpointFault):
+            value = {"fault": value}
         entry = {"format": FORMAT, "sha256": _hash_json(value), "answer": value}
         path = self._find_path(key)
         try:
@@ -172,15 +177,3 @@ def strip_credentials(url: str) -> str:
 def _hash_json(value: Any) -> str:
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _encode_answer(answer: EndpointAnswer | EndpointFault) -> dict[str, Any]:
-    value: dict[str, Any] = msgspec.to_builtins(answer)
-    return {"fault": value} if isinstance(answer, EndpointFault) else value
-
-
-def _decode_answer(value: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
-    """Return the answer of a file. Raises ValueError where it is none."""
-    if "fault" in value:
-        return msgspec.convert(value["fault"], EndpointFault)
-    return msgspec.convert(value, EndpointAnswer)

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elision.summarizers.actions import identify_call
-from elision.summarizers.outcomes import find_failure
+from elision.summarizers.call_lines import find_failure, identify_call
 from elision.trajectory.turn import Turn
 
 _LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
@@ -75,10 +74,15 @@ def update_ledger(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tupl
             name = identify_call(action)
             error = find_failure(observation)
             if error is None:
-                _mark_worked(ledger, name, turn.index)
-            else:
-                error = error or NO_OUTPUT
-                _add_failure(ledger, Attempt(action=name, error=error, first_turn=turn.index, last_turn=turn.index))
+                for key, attempt in ledger.items():
+                    if attempt.action == name and not attempt.worked_turn:
+                        ledger[key] = replace(attempt, worked_turn=turn.index)
+                continue
+            new = Attempt(action=name, error=error or NO_OUTPUT, first_turn=turn.index, last_turn=turn.index)
+            old = ledger.get(new.key)
+            if old is not None:
+                new = replace(new, count=old.count + 1, first_turn=old.first_turn)
+            ledger[new.key] = new
     return tuple(ledger.values())
 
 
@@ -93,17 +97,3 @@ def rank_attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
         attempts,
         key=lambda attempt: (bool(attempt.worked_turn), -min(attempt.count, 5), -attempt.last_turn, attempt.key),
     )
-
-
-def _mark_worked(ledger: dict[tuple[str, str], Attempt], action: str, turn: int) -> None:
-    for key, attempt in ledger.items():
-        if key[0] == action and not attempt.worked_turn:
-            ledger[key] = replace(attempt, worked_turn=turn)
-
-
-def _add_failure(ledger: dict[tuple[str, str], Attempt], new: Attempt) -> None:
-    old = ledger.get(new.key)
-    if old is None:
-        ledger[new.key] = new
-    else:
-        ledger[new.key] = replace(new, count=old.count + 1, first_turn=old.first_turn)

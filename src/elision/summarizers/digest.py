@@ -1,27 +1,69 @@
 """The model-free digest: a structured summary of real text from the run, written without any model.
 
-Pure: the same request gives the same bytes in any process. The previous digest is read back
-(`digest_record.parse_digest`), merged and fitted into the limit again: counts add up, the oldest lines are dropped
-first.
+Pure: the same request gives the same bytes in any process. The previous digest is read back (`parse_digest`), merged
+and fitted into the limit again: counts add up, the oldest lines are dropped first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from elision.summarizers import coding_sections, digest_record, narrative_sections, touched_files
-from elision.summarizers.actions import is_coding_action
-from elision.summarizers.attempts import count_failures, rank_attempts, update_ledger
-from elision.summarizers.digest_record import ATTEMPTS, FACTS, SECTIONS, DigestRecord
-from elision.summarizers.facts import collect_facts, pick_facts, render_facts
+from elision.summarizers import digest_sections, touched_files
+from elision.summarizers.attempts import Attempt, count_failures, parse_attempt, rank_attempts, update_ledger
+from elision.summarizers.call_lines import is_coding_action
+from elision.summarizers.facts import Fact, collect_facts, parse_facts, pick_facts, render_facts
 from elision.summarizers.prose import clip_line, cut_middle, drop_duplicates, strip_markup
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE
 from elision.trajectory.turn import Turn
+
+#: The sections in the order they are written. EARLIER quotes a previous summary that is no digest.
+SECTIONS = (
+    "USER_CONTEXT",
+    "EARLIER",
+    "COMPLETED",
+    "PENDING",
+    "CURRENT_STATE",
+    "CODE_STATE",
+    "TESTS",
+    "CHANGES",
+    "DEPS",
+    "VERSION_CONTROL_STATUS",
+)
+ATTEMPTS = "ATTEMPTS"
+FACTS = "FACTS"
+
+_TITLE = re.compile(r"Digest of turns (\d+)-(\d+) \(quoted from the run, no model\): (\d+) calls, (\d+) failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestRecord:
+    """A digest of turns `first_turn` ... `last_turn`.
+
+    calls, failed_calls: results in all, and how many of them were failures; they add up over rolling digests.
+    sections:      lines by section, oldest first.
+    attempts:      the ledger; may list fewer failures than `failed_calls` where the limit was tight.
+    facts:         code-like items, most telling first.
+    """
+
+    first_turn: int
+    last_turn: int
+    calls: int = 0
+    failed_calls: int = 0
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    attempts: tuple[Attempt, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def title(self) -> str:
+        span = f"{self.first_turn}-{self.last_turn}"
+        return f"Digest of turns {span} (quoted from the run, no model): {self.calls} calls, {self.failed_calls} failed"
+
 
 #: Percentage of a digest that facts may claim before the less telling lines, because later actions look them up. With
 #: 80 the bill is the same, and no fewer turns miss something (53 recorded runs of 10 turns or more).
@@ -77,7 +119,7 @@ def count_source_tokens(request: SummaryRequest, count: Callable[[str], int], en
 def merge_record(request: SummaryRequest) -> DigestRecord:
     """Return everything that the digest could say: the previous one, parsed, and what the new turns add."""
     turns = request.turns
-    old = digest_record.parse_digest(request.previous) or _quote_foreign_summary(request.previous, turns)
+    old = parse_digest(request.previous) or _quote_foreign_summary(request.previous, turns)
     attempts = update_ledger(turns, old.attempts)
     return DigestRecord(
         first_turn=old.first_turn,
@@ -101,6 +143,34 @@ def fit_record(whole: DigestRecord, limit: int, count: Callable[[str], int]) -> 
     selection.take_lines(_fit_facts(whole, selection, count))
     selection.take_lines(lines)
     return _render_within(whole.title, selection.lines, limit, count)
+
+
+def parse_digest(text: str) -> DigestRecord | None:
+    """Return the record whose text is `text`; None if it is no digest."""
+    lines = text.strip().splitlines()
+    title = _TITLE.fullmatch(lines[0]) if lines else None
+    if title is None:
+        return None
+    first_turn, last_turn, calls, failed_calls = map(int, title.groups())
+    sections: dict[str, list[str]] = {}
+    newest: list[str] | None = None
+    for line in lines[1:]:
+        if line.startswith("- ") and newest is not None:
+            newest.append(line[2:])
+        elif line.endswith(":") and line[:-1] not in sections:
+            newest = sections[line[:-1]] = []
+    found_facts: list[Fact] = []
+    for line in sections.get(FACTS, ()):
+        found_facts.extend(parse_facts(line))
+    return DigestRecord(
+        first_turn=first_turn,
+        last_turn=last_turn,
+        calls=calls,
+        failed_calls=failed_calls,
+        sections={name: tuple(sections[name]) for name in SECTIONS if sections.get(name)},
+        attempts=tuple(filter(None, map(parse_attempt, sections.get(ATTEMPTS, ())))),
+        facts=tuple(found_facts),
+    )
 
 
 def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord:
@@ -128,7 +198,7 @@ def _merge_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, tup
             before = tuple(clip_line(line, _OLD_WIDTH) for line in old.sections.get(name, ()))
             lines = drop_duplicates(before + fresh)
         if name == "COMPLETED":
-            lines = narrative_sections.correct_claims(lines, request.turns)
+            lines = digest_sections.correct_claims(lines, request.turns)
         if lines:
             merged[name] = lines
     return merged
@@ -136,11 +206,11 @@ def _merge_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, tup
 
 def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str, Sequence[str]]:
     turns = request.turns
-    completed = narrative_sections.list_completed(turns)
-    pending = narrative_sections.list_pending(turns)
+    completed = digest_sections.list_completed(turns)
+    pending = digest_sections.list_pending(turns)
     task = "" if old.sections.get("USER_CONTEXT") else request.task
     sections: dict[str, Sequence[str]] = {
-        "USER_CONTEXT": narrative_sections.list_user_context(task, turns),
+        "USER_CONTEXT": digest_sections.list_user_context(task, turns),
         "COMPLETED": completed,
         "PENDING": pending,
         "CURRENT_STATE": _list_state_lines(turns, {*completed, *pending}),
@@ -151,16 +221,16 @@ def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str,
         sections |= {
             "CODE_STATE": [str(state) for state in touched_files.update_file_states(touches, known)],
             "CHANGES": [str(touch) for touch in touches if touch.verb != "read"],
-            "TESTS": coding_sections.list_test_runs(turns),
-            "DEPS": coding_sections.list_installs(turns),
-            "VERSION_CONTROL_STATUS": coding_sections.list_git_commands(turns),
+            "TESTS": digest_sections.list_test_runs(turns),
+            "DEPS": digest_sections.list_installs(turns),
+            "VERSION_CONTROL_STATUS": digest_sections.list_git_commands(turns),
         }
     return sections
 
 
 def _list_state_lines(turns: Sequence[Turn], quoted: Collection[str]) -> list[str]:
     """Return the lines of CURRENT_STATE without those that another section has `quoted`; at least its first."""
-    lines = narrative_sections.describe_current_state(turns)
+    lines = digest_sections.describe_current_state(turns)
     return [line for line in lines if line.replace("] said: ", "] ") not in quoted] or lines[:1]
 
 
@@ -180,7 +250,7 @@ def _rank_places(name: str, texts: Sequence[str]) -> list[int]:
     if name == "USER_CONTEXT":
         return [*places[:1], *reversed(places[1:])]
     if name == "COMPLETED":
-        score = narrative_sections.score_conclusion
+        score = digest_sections.score_conclusion
         return sorted(places, key=lambda place: -(0.6 * place / len(texts) + score(texts[place])))
     if name == "CODE_STATE":
         return sorted(places, key=lambda place: -(place / len(texts) + touched_files.score_interest(texts[place])))
@@ -256,7 +326,7 @@ class LineSelection:
         for line in sorted(lines, key=lambda line: (line.rank, line.section, line.place)):
             if (line.section, line.place) in self._lines or self._add_line(line, reserve):
                 continue
-            if not line.is_firm and self._add_line(shorten_line(line), reserve):
+            if not line.is_firm and self._add_line(replace(line, text=clip_line(line.text, SHORT)), reserve):
                 continue
             misses += 1
             if misses > _MISSES:
@@ -272,11 +342,6 @@ class LineSelection:
         self._lines[line.section, line.place] = line
         self._begun.add(line.section)
         return True
-
-
-def shorten_line(line: DigestLine) -> DigestLine:
-    """Return `line` at SHORT characters."""
-    return DigestLine(section=line.section, text=clip_line(line.text, SHORT), rank=line.rank, place=line.place)
 
 
 def render_lines(title: str, lines: Sequence[DigestLine], order: Sequence[str]) -> str:

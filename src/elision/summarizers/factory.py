@@ -12,9 +12,7 @@ from elision.providers.provider_table import HOSTS, PROVIDERS
 from elision.providers.shared.model_names import is_reasoning_model
 from elision.summarizers.answer_cache import AnswerCache, CachedEndpoint
 from elision.summarizers.digest import merge_record, write_digest
-from elision.summarizers.http_endpoint import HttpEndpoint
-from elision.summarizers.litellm_endpoint import LiteLLMEndpoint
-from elision.summarizers.model_endpoint import Endpoint
+from elision.summarizers.endpoints import Endpoint, HttpEndpoint, LiteLLMEndpoint
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.request_redaction import RequestRedactor

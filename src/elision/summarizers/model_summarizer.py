@@ -20,7 +20,7 @@ from typing import Final
 
 from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
-from elision.summarizers.model_endpoint import Endpoint, EndpointRequest
+from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.request_redaction import RequestRedactor
@@ -42,15 +42,13 @@ class SummaryBill:
     def __init__(self, prices: Prices | None) -> None:
         self.prices = prices
         self.calls = 0
-        self._input = self._cached = self._output = 0
+        self._usage = Usage()
         self._usd: float | None = 0.0
 
     def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
         """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
         usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:_COUNTED]))
-        self._input += usage.prompt
-        self._cached += usage.cache_read
-        self._output += usage.output
+        self._usage += usage
         usd = usage.usd
         if not usd:
             usd = None if self.prices is None else self.prices.cost_usage(usage)
@@ -63,10 +61,10 @@ class SummaryBill:
         """Return a result without a text: what was used so far."""
         return SummaryResult(
             text="",
-            input=self._input,
-            cached=self._cached,
-            output=self._output,
-            usd=self._usd if self._input else None,
+            input=self._usage.prompt,
+            cached=self._usage.cache_read,
+            output=self._usage.output,
+            usd=self._usd if self._usage.prompt else None,
             attempts=self.calls,
         )
 
@@ -348,31 +346,29 @@ class _SummaryAttempt:
             self.live = None
             limit = int(0.9 * (fault.window_tokens or self.prompt_limit)) - self._compute_answer_limit()
             self.prompt_limit = min(self.prompt_limit, limit)
-            return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
+            return SummaryProblem("overflow", fault.reason, "")
         share = 0.5
         if fault.window_tokens and fault.prompt_tokens and fault.window_tokens < fault.prompt_tokens:
             share = fault.window_tokens / fault.prompt_tokens
         self.prompt_limit = int(0.9 * share * self.count(request.text))
-        return SummaryProblem(cause="overflow", reason=fault.reason, correction="")
+        return SummaryProblem("overflow", fault.reason, "")
 
     # -- judging ---------------------------------------------------------------------------------------------------
 
     def _judge_answer(self, answer: EndpointAnswer, text: str) -> SummaryProblem | None:
         """Return why `text` may not be the summary; None if it may."""
         if answer.stop == "tool":
-            return SummaryProblem(
-                cause="tool-call", reason="it called a tool", correction="Call no tool; write the summary as text."
-            )
+            return SummaryProblem("tool-call", "it called a tool", "Call no tool; write the summary as text.")
         if answer.stop == "refusal":
             return SummaryProblem(
-                cause="refusal",
-                reason="the model refused, or its provider's filter did",
-                correction="Nothing is asked of you but a record of what the quoted turns did; write that record.",
+                "refusal",
+                "the model refused, or its provider's filter did",
+                "Nothing is asked of you but a record of what the quoted turns did; write that record.",
             )
         if answer.stop == "length" and not text.strip():
             # All of it went into reasoning; the next answers of this model get room for that.
             self._grow_reasoning()
-            return SummaryProblem(cause="truncated", reason="it ended before it began", correction="Think briefly.")
+            return SummaryProblem("truncated", "it ended before it began", "Think briefly.")
         return find_problem(text, self.clean, self.count)
 
     def _grow_reasoning(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.summarizers.actions import describe_call
+from elision.summarizers.call_lines import describe_call
 from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
 from elision.summarizers.prose import clip_line, cut_middle
 from elision.trajectory.content import make_content
@@ -62,37 +62,27 @@ def build_prompt(
     the same length, which is never less than LEAST. note: what was wrong with an earlier answer, "" for none.
     prompt: the built-in one, or the user's own.
     """
+    task = cut_middle(request.task.strip(), max(LEAST, window // 4))
     if prompt.template:
-        return _fill_own_prompt(request, window, note, prompt)
+        turns = render_turns(request.turns, window, tagged=prompt.has_marker("tagged_turns"))
+        previous = request.previous.strip() or task
+        return _fill_own_prompt(prompt, request, note, previous=previous, task=task, turns=turns, tagged_turns=turns)
     if request.previous.strip():
         source = f"<previous_summary>\n{request.previous.strip()}\n</previous_summary>"
     else:
-        source = f"<task>\n{cut_middle(request.task.strip(), max(LEAST, window // 4))}\n</task>"
+        source = f"<task>\n{task}\n</task>"
     turns = f"<turns>\n{render_turns(request.turns, window)}\n</turns>"
     return "\n\n".join(filter(None, (_write_instructions(request, prompt), source, turns, note)))
 
 
-def _fill_own_prompt(request: SummaryRequest, window: int, note: str, prompt: SummaryPrompt) -> str:
-    task = cut_middle(request.task.strip(), max(LEAST, window // 4))
-    values = {
-        "previous": request.previous.strip() or task,
-        "task": task,
-        "turns": "",
-        "tagged_turns": "",
-        "max_tokens": str(request.asked_tokens),
-        "example": prompt.example.strip(),
-    }
-    if prompt.has_marker("tagged_turns"):
-        values["tagged_turns"] = render_turns(request.turns, window, tagged=True)
-    else:
-        values["turns"] = render_turns(request.turns, window)
-    return _join_own_prompt(prompt, values, request, note)
+def _fill_own_prompt(prompt: SummaryPrompt, request: SummaryRequest, note: str, **values: str) -> str:
+    """Return the filled template, the limit where the template does not name it, and the note.
 
-
-def _join_own_prompt(prompt: SummaryPrompt, values: Mapping[str, str], request: SummaryRequest, note: str) -> str:
-    """Return the filled template, the limit where the template does not name it, and the note."""
+    values: marker -> text, of those that differ between a prompt and an extension.
+    """
+    shared = {"max_tokens": str(request.asked_tokens), "example": prompt.example.strip()}
     limit = "" if prompt.has_marker("max_tokens") else _write_limit(request)
-    return "\n\n".join(filter(None, (prompt.fill_template(values).strip(), limit, note)))
+    return "\n\n".join(filter(None, (prompt.fill_template(shared | values).strip(), limit, note)))
 
 
 def fit_prompt(
@@ -135,15 +125,8 @@ def build_extension(request: SummaryRequest, live: LivePrefix, note: str = "", p
     covered = _describe_covered_part(request, live)
     if prompt.template:
         turns = "\n\n".join(filter(None, (covered, hidden)))
-        values = {
-            "previous": _ABOVE,
-            "task": _ABOVE,
-            "turns": turns,
-            "tagged_turns": turns,
-            "max_tokens": str(request.asked_tokens),
-            "example": prompt.example.strip(),
-        }
-        return f"{_STOP}\n\n{_join_own_prompt(prompt, values, request, note)}"
+        own = _fill_own_prompt(prompt, request, note, previous=_ABOVE, task=_ABOVE, turns=turns, tagged_turns=turns)
+        return f"{_STOP}\n\n{own}"
     parts = (_STOP, _write_instructions(request, prompt), covered, hidden, note)
     return "\n\n".join(filter(None, parts))
 

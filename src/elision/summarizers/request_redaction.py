@@ -16,7 +16,7 @@ from elision.trajectory.content import Content, Text
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import Turn
 
 
 def redact_request(request: SummaryRequest) -> SummaryRequest:
@@ -62,43 +62,24 @@ class RequestRedactor:
     def redact_parts(self, turn: Turn) -> Turn:
         """Do as `redact_turn`, without a cache."""
         before = self.hits
-        content = self._redact_content(turn.content)
-        reasoning = self.redact_text(turn.reasoning)
-        actions = tuple(map(self._redact_action, turn.actions))
-        observations = tuple(map(self._redact_observation, turn.observations))
-        interjections = tuple(map(self._redact_message, turn.interjections))
-        if self.hits == before:
-            # Nearly every turn: the same object, for which caches of earlier readers hold.
-            return turn
-        return msgspec.structs.replace(
+        clean = msgspec.structs.replace(
             turn,
-            content=content,
-            reasoning=reasoning,
-            actions=actions,
-            observations=observations,
-            interjections=interjections,
+            content=self._redact_content(turn.content),
+            reasoning=self.redact_text(turn.reasoning),
+            actions=tuple(
+                msgspec.structs.replace(action, arguments=self.redact_text(action.arguments)) for action in turn.actions
+            ),
+            observations=tuple(
+                msgspec.structs.replace(observation, content=self._redact_content(observation.content))
+                for observation in turn.observations
+            ),
+            interjections=tuple(
+                msgspec.structs.replace(message, content=self._redact_content(message.content))
+                for message in turn.interjections
+            ),
         )
-
-    def _redact_action(self, action: Action) -> Action:
-        before = self.hits
-        clean = self.redact_text(action.arguments)
-        if self.hits > before:
-            return msgspec.structs.replace(action, arguments=clean)
-        return action
-
-    def _redact_observation(self, observation: Observation) -> Observation:
-        before = self.hits
-        clean = self._redact_content(observation.content)
-        if self.hits > before:
-            return msgspec.structs.replace(observation, content=clean)
-        return observation
-
-    def _redact_message(self, message: Message) -> Message:
-        before = self.hits
-        clean = self._redact_content(message.content)
-        if self.hits > before:
-            return msgspec.structs.replace(message, content=clean)
-        return message
+        # Nearly every turn has none: the same object, for which caches of earlier readers hold.
+        return turn if self.hits == before else clean
 
     def _redact_content(self, parts: Content) -> Content:
         return tuple(Text(self.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)

@@ -13,13 +13,14 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Final
 
 from elision.errors import SummaryCause, SummaryError
-from elision.summarizers import phrases
+from elision.summarizers.call_lines import find_failure
 from elision.summarizers.digest import count_source_tokens
-from elision.summarizers.outcomes import find_failure
 from elision.trajectory.assistant_text import join_argument_text
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
@@ -31,7 +32,7 @@ from elision.trajectory.turn import Turn
 Count = Callable[[str], int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SummaryProblem:
     """Why a candidate may not replace the turns, and what to ask for instead.
 
@@ -54,10 +55,10 @@ def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryPro
     """Return the first thing that is wrong with `text` as an answer to `request`; None if it may replace the turns."""
     text = text.strip()
     if not text:
-        return SummaryProblem(cause="empty", reason="it is empty", correction="Write the summary as plain text.")
+        return SummaryProblem("empty", "it is empty", "Write the summary as plain text.")
     if len(text) > LONGEST:
         correction = f"Write at most {request.asked_tokens} tokens."
-        return SummaryProblem(cause="too-long", reason=f"it has {len(text):,} characters", correction=correction)
+        return SummaryProblem("too-long", f"it has {len(text):,} characters", correction)
     return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
 
 
@@ -75,47 +76,154 @@ def _check_facts(text: str, request: SummaryRequest) -> SummaryProblem | None:
     if kept >= count_needed_facts(facts, request.max_tokens):
         return None
     return SummaryProblem(
-        cause="facts-lost",
-        reason=f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
-        correction=f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
+        "facts-lost",
+        f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
+        f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
     )
+
+
+# By language; pieces of regular expressions, words apart by one space.
+_REFUSALS: Final = {
+    "English": (
+        r"(?:i['’]m|i am|we['’]re|we are) (?:(?:really|very|so|truly) )?sorry",
+        r"sorry,? (?:but )?i",
+        r"(?:my )?apologies",
+        r"i apologi[sz]e",
+        r"(?:i|we) (?:cannot|can['’]?t|could not|won['’]?t|will not|must decline|am unable|am not able|are unable)",
+        r"i['’]m (?:unable|not able)",
+        r"unfortunately,? i",
+        r"as an ai",
+    ),
+    "German": (r"(?:es )?tut mir leid", r"leider kann ich", r"ich kann (?:\w+ ){0,4}nicht"),
+    "French": (r"(?:je suis )?désolée?", r"je (?:ne )?peux pas"),
+    "Spanish": (r"lo siento", r"no puedo"),
+    "Portuguese": (r"desculpe", r"sinto muito", r"não posso"),
+    "Italian": (r"mi dispiace", r"non posso"),
+    "Dutch": (r"het spijt me", r"ik kan (?:\w+ ){0,4}niet"),
+    "Swedish, Danish, Norwegian": (r"tyvärr", r"desværre", r"beklager"),
+    "Polish, Czech": (r"przykro mi", r"nie mogę", r"omlouvám se"),
+    "Turkish": (r"üzgünüm",),
+    "Russian, Ukrainian": (r"извините", r"к сожалению", r"я не могу", r"вибачте", r"на жаль"),
+    "Chinese": (r"(?:很|非常)?抱歉", r"对不起", r"對不起", r"我(?:无法|無法|不能)"),
+    "Japanese": (r"申し訳", r"すみません", r"ごめんなさい"),
+    "Korean": (r"죄송", r"미안"),
+    "Arabic, Hindi": (r"عذر", r"آسف", r"क्षमा", r"मुझे खेद"),
+    "Vietnamese, Indonesian": (r"xin lỗi", r"maaf"),
+}
+_ERRORS: Final = (
+    r"<!doctype html",
+    r"<html\b",
+    r"<\?xml\b",
+    r"\{ ?\"(?:error|errors|detail|message|type|code)\" ?:",
+    r"traceback \(most recent call last\)",
+    r"(?:\w{1,40}\.){0,6}\w{0,40}(?:Error|Exception) ?[:(]",
+    r"(?:api |http |server |upstream )?(?:error|exception) ?(?:code|response|\d|[:(]|from|while|occurred)",
+    r"(?:http/\d\S{0,3} |status:? |status code:? )?[45]\d\d\W{1,4}(?:bad|unauthor|forbidden|not|too|request|internal|"
+    r"service|gateway|payload)",
+    r"rate limit",
+    r"too many requests",
+    r"internal server error",
+    r"service (?:temporarily )?unavailable",
+    r"bad gateway",
+    r"gateway time-?out",
+    r"(?:the )?request (?:timed out|failed)",
+    r"overloaded",
+    r"insufficient[_ ]quota",
+    r"context[_ ]length[_ ]exceeded",
+    r"prompt is too long",
+    r"this model's maximum",
+    r"upstream connect",
+    r"connection (?:error|reset|refused|aborted)",
+    r"an? (?:unexpected |internal )?error (?:has )?occurred",
+    r"you exceeded your",
+    r"invalid (?:api key|request)",
+)
+_CALLS: Final = (
+    r"<(?:tool_call|function_calls?|function=|invoke|tool_use|\|tool)",
+    r"\[TOOL_CALLS\]",
+    r"<\|python_tag\|>",
+    r"\{\s?\"(?:name|tool|function|tool_calls?|command)\"\s?:",
+    r"```(?:bash|sh|shell|python|tool_code|json)\s[^`]{1,4000}```\s*\Z",
+    r"thought:[^`]{0,4000}\n(?:action|```)",
+)
+# What comes next, where a summary reports what was done.
+_GOING_ON: Final = (
+    r"(?:(?:okay|ok|sure|now|great|next|alright|perfect)[,.!:]? )?"
+    r"(?:let me|let['’]s|i['’]ll|i will|i['’]m going to|i need to) (?!summar|provide|write|give|create)\w",
+    r"lass mich",
+    r"ich werde",
+    r"je vais",
+    r"voy a",
+    r"我将",
+    r"我会",
+    r"让我",
+)
+# Orders to the reader: the agent would take them for a new request of the user.
+_ORDERS: Final = (
+    r"please ",
+    r"you (?:must|should|need to|have to|will now) ",
+    r"your (?:next )?task (?:is|now) ",
+    r"continue (?:with|by|from) ",
+    r"proceed (?:with|to) ",
+    r"ignore (?:all|any|the|previous) ",
+    r"new (?:task|instructions?):",
+    r"bitte ",
+    r"du musst ",
+    r"请",
+    r"veuillez ",
+    r"por favor",
+)
+
+
+def _compile_beginning(pieces: Iterable[str], marks: str = r"[\W_]*") -> re.Pattern[str]:
+    """Return a pattern for any of `pieces` at the beginning, after `marks`."""
+    return re.compile(rf"{marks}(?:{'|'.join(pieces)})", re.IGNORECASE)
+
+
+def _end_word(piece: str) -> str:
+    """Return `piece` such that a word ends with it; scripts without spaces have no such ends."""
+    return rf"{piece}\b" if piece[-1].isascii() else piece
+
+
+#: How a text that is no summary begins, why it is none, and what to ask for instead.
+_FORMS: Final[Sequence[tuple[re.Pattern[str], SummaryCause, str, str]]] = (
+    (
+        _compile_beginning(map(_end_word, chain.from_iterable(_REFUSALS.values()))),
+        "refusal",
+        "it is a refusal",
+        "Nothing is asked of you but a record of what the quoted turns did; write that record.",
+    ),
+    (_compile_beginning(_ERRORS, r"\s*"), "error-text", "it is an error text", "Write the summary itself."),
+    (
+        _compile_beginning(_CALLS, r"\s*"),
+        "tool-call",
+        "it is a tool call",
+        "Call no tool; write the summary as text.",
+    ),
+    (
+        _compile_beginning(_GOING_ON),
+        "task-continued",
+        "it goes on with the task",
+        "Do not go on with the task; write down what was done, in the past tense.",
+    ),
+    (
+        _compile_beginning(_ORDERS),
+        "task-continued",
+        "it gives orders",
+        "Address nobody; report what was done and what is pending.",
+    ),
+)
 
 
 def _check_form(text: str) -> SummaryProblem | None:
     start = " ".join(text[:_BEGINNING].split())
-    if phrases.is_refusal(start):
-        return SummaryProblem(
-            cause="refusal",
-            reason=f"it is a refusal: {_quote_beginning(text)}",
-            correction="Nothing is asked of you but a record of what the quoted turns did; write that record.",
-        )
-    if phrases.is_error_text(start):
-        return SummaryProblem(
-            cause="error-text",
-            reason=f"it is an error text: {_quote_beginning(text)}",
-            correction="Write the summary itself.",
-        )
-    if phrases.is_tool_call(text):
-        return SummaryProblem(
-            cause="tool-call",
-            reason=f"it is a tool call: {_quote_beginning(text)}",
-            correction="Call no tool; write the summary as text.",
-        )
-    if phrases.is_continuing_task(start):
-        return SummaryProblem(
-            cause="task-continued",
-            reason=f"it goes on with the task: {_quote_beginning(text)}",
-            correction="Do not go on with the task; write down what was done, in the past tense.",
-        )
-    if phrases.is_giving_orders(start):
-        return SummaryProblem(
-            cause="task-continued",
-            reason=f"it gives orders: {_quote_beginning(text)}",
-            correction="Address nobody; report what was done and what is pending.",
-        )
+    for pattern, cause, words, correction in _FORMS:
+        # A call in a block of code is one if nothing follows it.
+        if pattern.match(text if cause == "tool-call" else start):
+            return SummaryProblem(cause, f"{words}: {_quote_beginning(text)}", correction)
     noise = _describe_noise(text)
     if noise:
-        return SummaryProblem(cause="garbage", reason=noise, correction="Write plain sentences, each fact once.")
+        return SummaryProblem("garbage", noise, "Write plain sentences, each fact once.")
     return None
 
 
@@ -123,24 +231,24 @@ def _check_length(text: str, request: SummaryRequest, count: Count) -> SummaryPr
     size = count(text)
     if size < LEAST:
         return SummaryProblem(
-            cause="empty",
-            reason=f"it says next to nothing: {_quote_beginning(text)}",
-            correction="Write down what was done, what came of it, and what is pending.",
+            "empty",
+            f"it says next to nothing: {_quote_beginning(text)}",
+            "Write down what was done, what came of it, and what is pending.",
         )
     replaced = count_source_tokens(request, count, size + 1)
     if size >= replaced:
         return SummaryProblem(
-            cause="too-long",
-            reason=f"it is not shorter than what it replaces: {size:,} tokens for {replaced:,}",
-            correction=f"Write at most {max(1, replaced // 3)} tokens.",
+            "too-long",
+            f"it is not shorter than what it replaces: {size:,} tokens for {replaced:,}",
+            f"Write at most {max(1, replaced // 3)} tokens.",
         )
     # Whatever the model: other tokenizers count as many or more, so what a model was allowed to write is accepted.
     length = make_counter("o200k").count(text)
     if length > request.max_tokens:
         return SummaryProblem(
-            cause="too-long",
-            reason=f"it is {length:,} tokens long where {request.max_tokens:,} are allowed",
-            correction=f"Write at most {request.asked_tokens} tokens: shorten the oldest first.",
+            "too-long",
+            f"it is {length:,} tokens long where {request.max_tokens:,} are allowed",
+            f"Write at most {request.asked_tokens} tokens: shorten the oldest first.",
         )
     return None
 
@@ -150,7 +258,8 @@ def _describe_noise(text: str) -> str:
     dense = [letter for letter in text if not letter.isspace()]
     if sum(map(str.isalnum, dense)) < 0.4 * len(dense):
         return "it is hardly made of letters"
-    if sum(map(_is_unprintable, text)) > 0.02 * len(text):
+    shown = sum(letter != "\ufffd" and (letter.isprintable() or letter in "\n\t\r") for letter in text)
+    if shown < 0.98 * len(text):
         return "it is full of unprintable characters"
     data = text.encode("utf-8", "replace")
     if len(data) >= 400 and len(zlib.compress(data)) < 0.08 * len(data):
@@ -159,10 +268,6 @@ def _describe_noise(text: str) -> str:
     if sum(longest) > len(text) // 2:
         return "it is hardly made of words"
     return ""
-
-
-def _is_unprintable(letter: str) -> bool:
-    return letter == "\ufffd" or not (letter.isprintable() or letter in "\n\t\r")
 
 
 def _quote_beginning(text: str, width: int = 80) -> str:
@@ -191,7 +296,8 @@ def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
     """Return facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are excluded."""
     uses: Counter[str] = Counter()
     for turn in turns[-NEWEST:]:
-        facts = set(_find_errors(turn))
+        failures = (find_failure(observation) or "" for observation in turn.observations)
+        facts = {error for failure in failures for error in _ERROR.findall(failure)}
         for text in _list_agent_texts(turn):
             facts.update(find_items(DEFAULT.redact_text(text)))
         uses.update(fact for fact in facts if len(fact) <= _LONGEST)
@@ -220,11 +326,6 @@ def _list_agent_texts(turn: Turn) -> Iterator[str]:
     for action in turn.actions:
         if not action.implicit:
             yield join_argument_text(action)
-
-
-def _find_errors(turn: Turn) -> Iterator[str]:
-    for observation in turn.observations:
-        yield from _ERROR.findall(find_failure(observation) or "")
 
 
 def _list_forms(fact: str) -> Iterator[str]:

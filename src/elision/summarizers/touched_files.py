@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from elision.summarizers.actions import find_command, find_command_line, find_path
-from elision.summarizers.outcomes import find_failure
+from elision.summarizers.call_lines import find_command, find_command_line, find_failure, find_path
 from elision.summarizers.prose import clip_line, join_lines
 from elision.trajectory.turn import Action, Turn
 
@@ -97,28 +96,25 @@ class FileState:
         return f"{text} [{self.last_turn}]"
 
 
+_STATE = re.compile(
+    r"(?P<path>\S+): (?P<written>written)?(?:, )?(?:read (?P<reads>\d+)x)?(?:, )?(?:edited (?P<edits>\d+)x)?"
+    r"(?: lines (?P<lines>\S+))? \[(?P<turn>\d+)\]"
+)
+
+
 def parse_file_state(line: str) -> FileState | None:
     """Return the state that `str()` wrote as `line`; None if `line` is none."""
-    match = re.fullmatch(r"(\S+): (.+) \[(\d+)\]", line)
+    match = _STATE.fullmatch(line)
     if not match:
         return None
-    path, actions, last_turn = match.groups()
-    lines = re.search(r"lines (\S+)$", actions)
     return FileState(
-        path=path,
-        reads=_find_count(r"read (\d+)x", actions),
-        edits=_find_count(r"edited (\d+)x", actions),
-        is_written="written" in actions,
-        lines=lines[1] if lines else "",
-        last_turn=int(last_turn),
+        path=match["path"],
+        reads=int(match["reads"] or 0),
+        edits=int(match["edits"] or 0),
+        is_written=match["written"] is not None,
+        lines=match["lines"] or "",
+        last_turn=int(match["turn"]),
     )
-
-
-def _find_count(pattern: str, text: str) -> int:
-    match = re.search(pattern, text)
-    if match:
-        return int(match[1])
-    return 0
 
 
 def score_interest(line: str) -> float:

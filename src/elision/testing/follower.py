@@ -6,21 +6,17 @@ servers with the traffic of a real agent, since it notices at once an answer tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from elision.errors import ElisionError
-from elision.providers.anthropic import parse as anthropic
-from elision.providers.gemini import parse as gemini
-from elision.providers.openai_chat import parse as openai_chat
-from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT
-from elision.providers.shared.json_reading import AssistantMessage, mapping_in, mappings_in
-from elision.testing.parsed_request import join_messages
+from elision.providers.shared.json_reading import mappings_in
+from elision.providers.streaming.rounds import RecallCall
 from elision.testing.recorded_run import RecordedReply, RecordedRun
-from elision.trajectory.content import join_text
 from elision.trajectory.trajectory import Trajectory
 
 Json = dict[str, Any]
@@ -70,23 +66,22 @@ class Follower:
 
     def take(self, answer: Mapping[str, Any]) -> None:
         """Continue after `answer`, the body of a response as JSON. Raises ElisionError if it is another answer."""
-        said, messages = _READERS[self.api](answer)
+        provider = PROVIDERS[self.api]
+        said = provider.client.parse_answer(answer)
         reply = self.recorded.get_reply(self.turn)
-        self._compare_reply(said, reply)
-        self._history += messages
-        self._history += self._list_results(reply)
+        if isinstance(said, EndpointFault) or not _is_reply(said, reply):
+            name = self.recorded.run.id
+            raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {said}")
+        # Of Responses the items go back as they came.
+        self._history += mappings_in(answer.get("output")) or [dict(said.message)]
+        results = list(self._list_results(reply))
+        self._history += provider.response_format.render_results(results)
         self.turn += 1
         if reply.turn is not None:
             seen = [each.text for each in reply.turn.observations if each.role == "user"]
             self._add_user_texts(seen + [message.text for message in reply.turn.interjections])
         if not self.done and self._history[-1].get("role") in ("assistant", "model"):
             self._add_user_texts(["Go on."])
-
-    def _compare_reply(self, message: AssistantMessage, reply: RecordedReply) -> None:
-        ids = [call.id for call in message.actions]
-        if ids != [call.id for call in reply.calls] or join_text(message.content).strip() != reply.text.strip():
-            name = self.recorded.run.id
-            raise ElisionError(f"run {name!r}: what came as turn {self.turn} is not what was recorded: {message}")
 
     def _add_user_texts(self, texts: list[str]) -> None:
         """Add words of the user. If the last message is the user's already, they join it."""
@@ -102,66 +97,21 @@ class Follower:
             else:
                 self._history.append(live.make_user_message(text))
 
-    def _list_results(self, reply: RecordedReply) -> Iterator[Json]:
-        """Yield the recorded results of the reply's calls, in the order of the calls."""
+    def _list_results(self, reply: RecordedReply) -> Iterator[tuple[RecallCall, str]]:
+        """Yield the reply's calls with their recorded results, in the order of the calls."""
         if reply.turn is None or not reply.calls:
             return
         made = [action for action in reply.turn.actions if not action.implicit]
         waiting = [each for each in reply.turn.observations if each.role == "tool"]
-        blocks: list[Json] = []
         for call, action in zip(reply.calls, made, strict=True):
             text = ""
             answers = [observation for observation in waiting if observation.action_id == action.id]
             if answers:
                 waiting.remove(answers[0])
                 text = answers[0].text
-            if not text.strip():
-                text = NO_RESULT_TEXT
-            if self.api == "openai":
-                yield {"role": "tool", "tool_call_id": call.id, "content": text}
-            elif self.api == "openai-responses":
-                yield {"type": "function_call_output", "call_id": call.id, "output": text}
-            elif self.api == "gemini":
-                response = {"id": call.id, "name": call.name, "response": {"output": text}}
-                blocks.append({"functionResponse": response})
-            else:
-                blocks.append({"type": "tool_result", "tool_use_id": call.id, "content": text})
-        if blocks:
-            yield {"role": "user", PROVIDERS[self.api].live.content_field: blocks}
+            yield RecallCall(id=call.id, name=call.name, arguments={}), text if text.strip() else NO_RESULT_TEXT
 
 
-def _read_chat(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
-    choices = mappings_in(answer.get("choices"))
-    message = mapping_in(choices[0].get("message")) if choices else {}
-    known = ("role", "content", "tool_calls", "reasoning_content")
-    kept = {name: message[name] for name in known if message.get(name) is not None}
-    if "content" not in kept and "tool_calls" not in kept:
-        kept["content"] = ""
-    return openai_chat.parse_assistant(message), [kept]
-
-
-def _read_anthropic(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
-    message = {"role": "assistant", "content": mappings_in(answer.get("content"))}
-    return anthropic.parse_assistant(message), [message]
-
-
-def _read_gemini(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
-    candidates = mappings_in(answer.get("candidates"))
-    message = mapping_in(candidates[0].get("content")) if candidates else {}
-    return gemini.parse_assistant(message), [message]
-
-
-def _read_responses(answer: Mapping[str, Any]) -> tuple[AssistantMessage, list[Json]]:
-    items = [dict(item) for item in mappings_in(answer.get("output"))]
-    said = AssistantMessage()
-    for item in items:
-        said = join_messages(said, openai_responses.parse_item(item))
-    return said, items
-
-
-_READERS: Final[Mapping[Api, Callable[[Mapping[str, Any]], tuple[AssistantMessage, list[Json]]]]] = {
-    "openai": _read_chat,
-    "openai-responses": _read_responses,
-    "anthropic": _read_anthropic,
-    "gemini": _read_gemini,
-}
+def _is_reply(answer: EndpointAnswer, reply: RecordedReply) -> bool:
+    ids = [call.id for call in answer.calls]
+    return ids == [call.id for call in reply.calls] and answer.text.strip() == reply.text.strip()

@@ -12,6 +12,7 @@ from elision.providers.gemini import parse as gemini
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses
 from elision.providers.provider import Api
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
@@ -22,9 +23,6 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, TokenCounter
-
-#: Items of OpenAI Responses that are part of what the assistant said; consecutive ones are one message.
-_SPOKEN_ITEMS = frozenset(openai_responses.CALLS) | {"reasoning"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,56 +61,27 @@ class ParsedRequest:
 
 def parse_request(api: Api, body: Json) -> ParsedRequest:
     """Read `body`. Fields of the wrong type count as absent; they are checked elsewhere."""
-    said, users = _READERS[api](body)
+    provider = PROVIDERS[api]
+    messages = list_items(body) if api == "openai-responses" else mappings_in(body.get(provider.list_field))
+    said: list[AssistantMessage] = []
+    users: list[str] = []
+    is_continued = False
+    for index, message in enumerate(messages):
+        for piece in provider.live.split_message(message, index):
+            if piece.assistant is not None and is_continued:
+                said[-1] = join_messages(said[-1], piece.assistant)
+            elif piece.assistant is not None:
+                said.append(piece.assistant)
+            elif piece.kind == "user":
+                users.append(join_text(piece.words))
+            # Items in a row are one message.
+            is_continued = piece.assistant is not None and api == "openai-responses"
     return ParsedRequest(
         model=text_in(body.get("model")),
         stream=body.get("stream") is True,
         assistant_messages=tuple(said),
         user_texts=tuple(users),
     )
-
-
-def _read_chat(body: Json) -> tuple[list[AssistantMessage], list[str]]:
-    messages = mappings_in(body.get("messages"))
-    said = [openai_chat.parse_assistant(message) for message in messages if message.get("role") == "assistant"]
-    return said, [_read_text(message) for message in messages if message.get("role") == "user"]
-
-
-def _read_anthropic(body: Json) -> tuple[list[AssistantMessage], list[str]]:
-    messages = mappings_in(body.get("messages"))
-    said = [anthropic.parse_assistant(message) for message in messages if message.get("role") == "assistant"]
-    users = [join_text(anthropic.parse_user_words(message)) for message in messages if message.get("role") == "user"]
-    return said, users
-
-
-def _read_responses(body: Json) -> tuple[list[AssistantMessage], list[str]]:
-    said: list[AssistantMessage] = []
-    users: list[str] = []
-    is_continued = False
-    for item in list_items(body):
-        spoken = item.get("role") == "assistant" or text_in(item.get("type")) in _SPOKEN_ITEMS
-        if spoken:
-            new = openai_responses.parse_item(item)
-            if is_continued:
-                said[-1:] = [join_messages(said[-1], new)]
-            else:
-                said[-1:] = [*said[-1:], new]
-        elif item.get("role") == "user":
-            users.append(_read_text(item))
-        is_continued = spoken
-    return said, users
-
-
-def _read_gemini(body: Json) -> tuple[list[AssistantMessage], list[str]]:
-    contents = mappings_in(body.get("contents"))
-    said = [gemini.parse_assistant(content) for content in contents if content.get("role") == "model"]
-    users = [content for content in contents if content.get("role") != "model"]
-    return said, [join_text(gemini.parse_words(_list_words(content))) for content in users]
-
-
-def _list_words(content: Json) -> list[Json]:
-    """Return the parts of a content that are no responses of functions."""
-    return [part for part in gemini.list_parts(content) if not gemini.is_response(part)]
 
 
 def join_messages(first: AssistantMessage, second: AssistantMessage) -> AssistantMessage:
@@ -130,18 +99,6 @@ def list_items(body: Json) -> Sequence[Json]:
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     return mappings_in(given)
-
-
-def _read_text(message: Json) -> str:
-    return join_text(parse_content(message.get("content")))
-
-
-_READERS: Mapping[Api, Callable[[Json], tuple[list[AssistantMessage], list[str]]]] = {
-    "openai": _read_chat,
-    "openai-responses": _read_responses,
-    "anthropic": _read_anthropic,
-    "gemini": _read_gemini,
-}
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------

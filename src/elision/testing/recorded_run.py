@@ -53,7 +53,7 @@ class RecordedRun:
         self._by_text: dict[str, list[int]] = {}
         for reply in self.replies:
             if not reply.calls:
-                self._by_text.setdefault(_normalize_text(reply.text), []).append(reply.number)
+                self._by_text.setdefault(reply.text.strip(), []).append(reply.number)
 
     @property
     def task(self) -> str:
@@ -92,7 +92,8 @@ class RecordedRun:
         if message.actions:
             turns = [self._by_id[call.id] for call in message.actions if call.id in self._by_id]
             return turns[0] if turns else None
-        numbers = self._by_text.get(_normalize_text(join_text(message.content)), [])
+        # Clients may have changed the white space around it.
+        numbers = self._by_text.get(join_text(message.content).strip(), [])
         for number in numbers:
             if number > after_turn:
                 return number
@@ -120,11 +121,6 @@ class RecordedRun:
             id = f"{id}_{turn}_{position}"
         self._used_ids.add(id)
         return id
-
-
-def _normalize_text(text: str) -> str:
-    """Return `text` without the white space around it, which clients may have changed."""
-    return text.strip()
 
 
 def make_assistant_message(text: str, *calls: Action) -> AssistantMessage:

@@ -9,19 +9,6 @@ from typing import Any, Final
 from elision.providers.provider import Api
 from elision.providers.provider_table import HOSTS
 
-#: Status -> what Anthropic calls the error.
-_ANTHROPIC_TYPES: Final[Mapping[int, str]] = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    503: "api_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
 #: Status -> (type, code) as OpenAI gives them.
 _OPENAI_TYPES: Final[Mapping[int, tuple[str, str | None]]] = {
     400: ("invalid_request_error", None),
@@ -64,11 +51,9 @@ class Refusal:
 
     def build_body(self, api: Api, id: str = "0") -> dict[str, Any]:
         """Return the JSON body of the error at `api`."""
-        if api == "anthropic":
-            kind = _ANTHROPIC_TYPES.get(self.status, "api_error")
-            return {"type": "error", "error": {"type": kind, "message": self.message_text}, "request_id": f"req_{id}"}
-        if api == "gemini":
-            return HOSTS["gemini"].make_error_body(self.status, self.message_text, self.code or "")
+        if api in ("anthropic", "gemini"):
+            body = HOSTS[api].make_error_body(self.status, self.message_text, self.code or "")
+            return {**body, "request_id": f"req_{id}"} if api == "anthropic" else body
         kind, code = _OPENAI_TYPES.get(self.status, ("server_error", None))
         return {"error": {"message": self.message_text, "type": kind, "param": None, "code": self.code or code}}
 

@@ -42,7 +42,7 @@ def build_events(spec: ReplySpec) -> Iterator[Json]:
     begun = build_body(replace(spec, usage=msgspec.structs.replace(spec.usage, output=1)))
     yield {"type": "message_start", "message": {**begun, "content": [], "stop_reason": None}}
     for index, block in enumerate(begun["content"]):
-        empty, deltas = _split_block(block)
+        empty, deltas = split_block(block)
         yield {"type": "content_block_start", "index": index, "content_block": empty}
         if index == 0:
             yield {"type": "ping"}
@@ -72,7 +72,7 @@ def _build_call(call: Action) -> Json:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": decode_input(call)}
 
 
-def _split_block(block: Json) -> tuple[Json, Iterator[Json]]:
+def split_block(block: Json) -> tuple[Json, Iterator[Json]]:
     """Return a block as it starts, and the deltas that follow."""
     if block["type"] == "thinking":
         return {"type": "thinking", "thinking": "", "signature": ""}, _split_thinking(block)

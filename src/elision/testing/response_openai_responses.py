@@ -61,7 +61,7 @@ def _list_events(spec: ReplySpec) -> Iterator[Json]:
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(build_items(spec.reply, spec.id)):
-        empty, inner = _SPLITTERS[item["type"]](item)
+        empty, inner = split_item(item)
         yield {"type": "response.output_item.added", "output_index": index, "item": {**empty, "status": "in_progress"}}
         for event in inner:
             yield {**event, "item_id": item["id"], "output_index": index}
@@ -127,6 +127,12 @@ def _split_call(item: Json) -> tuple[Json, Iterator[Json]]:
         yield {"type": "response.function_call_arguments.done", **done}
 
     return {**item, "arguments": ""}, inner()
+
+
+def split_item(item: Json) -> tuple[Json, Iterator[Json]]:
+    """Return an item as it starts, and the events that follow: none for a kind that comes whole."""
+    split = _SPLITTERS.get(item["type"])
+    return split(item) if split else (item, iter(()))
 
 
 _SPLITTERS = {"reasoning": _split_reasoning, "message": _split_message, "function_call": _split_call}

@@ -39,19 +39,15 @@ class RunIndex:
 
         None if no run fits. A run that is named but does not have the history fits none.
         """
+        candidates = self.recorded
         if request.model.startswith(RUN_PREFIX):
-            candidates = self._find_named(request.model)
-        else:
-            candidates = self.recorded
+            candidates = [each for each in candidates if f"{RUN_PREFIX}{each.run.id}" == request.model]
         placed = [(each, each.find_next_turn(request.assistant_messages)) for each in candidates]
         fitting = [(each, number) for each, number in placed if number is not None]
         if not fitting:
             return None
         recorded, number = min(fitting, key=lambda pair: self._measure_distance(pair[0], request))
         return MatchedReply(recorded=recorded, reply=recorded.get_reply(number))
-
-    def _find_named(self, model: str) -> list[RecordedRun]:
-        return [each for each in self.recorded if f"{RUN_PREFIX}{each.run.id}" == model]
 
     def _measure_distance(self, recorded: RecordedRun, request: ParsedRequest) -> tuple[bool, bool, bool]:
         """Return how badly a run fits apart from its history; less is better."""

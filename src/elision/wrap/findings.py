@@ -38,7 +38,7 @@ _EXTRAS: Final[Mapping[str, str]] = {
 _KEYS: Final = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SetupFinding:
     """One thing that was looked at.
 
@@ -67,27 +67,24 @@ def collect_findings(settings: Settings, environ: Mapping[str, str]) -> list[Set
 
 def _check_installation() -> Iterator[SetupFinding]:
     python = ".".join(map(str, sys.version_info[:3]))
-    yield SetupFinding(subject="elision", status="ok", message=f"{version('elision')} on Python {python}")
+    yield SetupFinding("elision", "ok", f"{version('elision')} on Python {python}")
     missing = [extra for extra, package in _EXTRAS.items() if find_spec(package) is None]
     if "gateway" in missing:
         error = MissingExtra("the gateway", "gateway")
-        yield SetupFinding(subject="extras", status="failed", message="gateway is not installed", fix=str(error))
+        yield SetupFinding("extras", "failed", "gateway is not installed", str(error))
         return
     if missing:
         message = f"gateway is installed; not installed, and only needed for their features: {', '.join(missing)}"
     else:
         message = "all are installed"
-    yield SetupFinding(subject="extras", status="ok", message=message)
+    yield SetupFinding("extras", "ok", message)
 
 
 def _check_gateway(settings: Settings, url: str | None) -> SetupFinding:
     if url is not None:
-        return SetupFinding(subject="gateway", status="ok", message=f"answers at {url}, and is ready")
+        return SetupFinding("gateway", "ok", f"answers at {url}, and is ready")
     return SetupFinding(
-        subject="gateway",
-        status="note",
-        message=f"none answers at {configured_url(settings)}",
-        fix="elision serve; elision wrap AGENT needs none",
+        "gateway", "note", f"none answers at {configured_url(settings)}", "elision serve; elision wrap AGENT needs none"
     )
 
 
@@ -98,35 +95,25 @@ def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[Se
         if not base:
             continue
         if not is_address(base):
-            yield SetupFinding(
-                subject=name,
-                status="failed",
-                message="set, but not an http or https address",
-                fix=f"fix or unset {name}",
-            )
+            yield SetupFinding(name, "failed", "set, but not an http or https address", f"fix or unset {name}")
         elif url is not None and strip_path(base) == url:
-            yield SetupFinding(subject=name, status="ok", message="set; leads to the gateway")
+            yield SetupFinding(name, "ok", "set; leads to the gateway")
         elif is_loopback(urlsplit(base).hostname or ""):
             yield SetupFinding(
-                subject=name,
-                status="failed",
-                message="set; leads to this machine, where no gateway answers",
-                fix=f"elision serve at that port, or unset {name}",
+                name,
+                "failed",
+                "set; leads to this machine, where no gateway answers",
+                f"elision serve at that port, or unset {name}",
             )
         else:
-            yield SetupFinding(
-                subject=name,
-                status="note",
-                message="set; leads past the gateway",
-                fix="elision wrap forwards requests there",
-            )
+            yield SetupFinding(name, "note", "set; leads past the gateway", "elision wrap forwards requests there")
 
 
 def _check_keys(environ: Mapping[str, str]) -> SetupFinding:
     found = [name for name in _KEYS if environ.get(name)]
     if found:
-        return SetupFinding(subject="API keys", status="ok", message=f"set: {', '.join(found)}")
-    return SetupFinding(subject="API keys", status="note", message="none is set; agents that are logged in need none")
+        return SetupFinding("API keys", "ok", f"set: {', '.join(found)}")
+    return SetupFinding("API keys", "note", "none is set; agents that are logged in need none")
 
 
 def _check_agents(environ: Mapping[str, str], url: str | None) -> Iterator[SetupFinding]:
@@ -136,47 +123,40 @@ def _check_agents(environ: Mapping[str, str], url: str | None) -> Iterator[Setup
         yield _check_agent_environment(agent, environ, url)
     if not found:
         names = ", ".join(AGENTS)
-        yield SetupFinding(
-            subject="agents", status="note", message=f"none on the PATH of: {names}", fix="elision wrap -- COMMAND"
-        )
+        yield SetupFinding("agents", "note", f"none on the PATH of: {names}", "elision wrap -- COMMAND")
 
 
 def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str | None) -> SetupFinding:
     if agent.refusal:
-        return SetupFinding(subject=agent.name, status="note", message="found; cannot be wrapped", fix=agent.refusal)
+        return SetupFinding(agent.name, "note", "found; cannot be wrapped", agent.refusal)
     for name, why in agent.clashes.items():
         if environ.get(name, "") not in ("", "0", "false"):
-            return SetupFinding(
-                subject=agent.name, status="failed", message=f"found; {name} is set: {why}", fix=f"unset {name}"
-            )
+            return SetupFinding(agent.name, "failed", f"found; {name} is set: {why}", f"unset {name}")
     missing = [name for name in agent.needs if not environ.get(name)]
     if missing:
         return SetupFinding(
-            subject=agent.name,
-            status="note",
-            message=f"found; to be wrapped it needs {' and '.join(missing)}",
-            fix=f"set {missing[0]}: {agent.needs[missing[0]]}",
+            agent.name,
+            "note",
+            f"found; to be wrapped it needs {' and '.join(missing)}",
+            f"set {missing[0]}: {agent.needs[missing[0]]}",
         )
     overridden = _find_overridden(agent, environ)
     if overridden:
         return SetupFinding(
-            subject=agent.name,
-            status="failed",
-            message=f"found; ~/{agent.env_file} sets {overridden}, which wins, so requests bypass the gateway",
-            fix=f"remove it there and export {overridden}: the gateway forwards requests to it",
+            agent.name,
+            "failed",
+            f"found; ~/{agent.env_file} sets {overridden}, which wins, so requests bypass the gateway",
+            f"remove it there and export {overridden}: the gateway forwards requests to it",
         )
     if url is not None and agent.environment and not agent.arguments:
         try:
             wanted = fill_variables(agent.environment, url, "", environ)
         except ElisionError as error:
-            return SetupFinding(subject=agent.name, status="failed", message="found; cannot be wrapped", fix=str(error))
+            return SetupFinding(agent.name, "failed", "found; cannot be wrapped", str(error))
         if all(environ.get(name) == wanted[name] for name in agent.environment):
-            return SetupFinding(subject=agent.name, status="ok", message="found; its requests go to the gateway")
+            return SetupFinding(agent.name, "ok", "found; its requests go to the gateway")
     return SetupFinding(
-        subject=agent.name,
-        status="note",
-        message="found; started by itself it does not use the gateway",
-        fix=f"elision wrap {agent.name}",
+        agent.name, "note", "found; started by itself it does not use the gateway", f"elision wrap {agent.name}"
     )
 
 
@@ -198,20 +178,16 @@ def _check_sessions(settings: Settings) -> SetupFinding:
     """Report the newest session of the store: the sign that requests came through."""
     shown = conceal_password(settings.store)
     if settings.store.startswith("memory:"):
-        return SetupFinding(subject="sessions", status="note", message="kept in memory; lost when the gateway ends")
+        return SetupFinding("sessions", "note", "kept in memory; lost when the gateway ends")
     try:
         with closing(open_for_reading(settings.store)) as store:
             sessions = store.sessions()
     except MissingStore:
-        return SetupFinding(
-            subject="sessions", status="note", message=f"{shown}: not there; the first request makes it"
-        )
+        return SetupFinding("sessions", "note", f"{shown}: not there; the first request makes it")
     except ElisionError as error:
-        return SetupFinding(
-            subject="sessions", status="failed", message=f"{shown}: {error}", fix=f"{CHECK_COMMAND}, or --store"
-        )
+        return SetupFinding("sessions", "failed", f"{shown}: {error}", f"{CHECK_COMMAND}, or --store")
     if not sessions:
-        return SetupFinding(subject="sessions", status="ok", message=f"{shown}: none yet")
+        return SetupFinding("sessions", "ok", f"{shown}: none yet")
     minutes = max(0.0, time.time() - sessions[0].changed) / 60
     message = f"{shown}: {len(sessions):,}, the newest of {minutes:,.0f} min ago"
-    return SetupFinding(subject="sessions", status="ok", message=message)
+    return SetupFinding("sessions", "ok", message)

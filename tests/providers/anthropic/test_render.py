@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from elision.engine import decide, make_plain_terms, run_pass
-from elision.providers.anthropic.render import CONTINUE_TEXT, OPENING_TEXT, AnthropicRenderer
+from elision.providers.anthropic.render import AnthropicRenderer
+from elision.providers.shared.base_renderer import CONTINUE_TEXT, OPENING_TEXT
 from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn
 from elision.trajectory.view import View
 from tests.properties.builders import begin_session, result, run_session, step, steps, turn, user, write_brief_summary
-from tests.providers.render_checks import check_anthropic
+from tests.providers.render_checks import check_anthropic, render_run
 
 CALL = Action(id="toolu_1", name="bash", arguments='{"command": "ls"}')
 MARK = {"type": "ephemeral"}
@@ -25,11 +27,7 @@ def last_view(*turns: Turn, start: Head | None = None, spec: str = "raw") -> Vie
     return newest.view
 
 
-def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
-    """Without cache markers; with them it was accepted."""
-    view, renderer = last_view(*turns, start=start), AnthropicRenderer()
-    check_anthropic(renderer.render_messages(view), renderer.render_system(view))
-    return renderer.render_unmarked(view)
+sent = partial(render_run, "anthropic")
 
 
 def text(words: str) -> dict[str, Any]:

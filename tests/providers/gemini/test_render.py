@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
-from elision.providers.gemini.render import CONTINUE_TEXT, OPENING_TEXT, UNSIGNED, GeminiRenderer
-from elision.providers.shared.base_renderer import NO_RESULT_TEXT
+from elision.providers.gemini.render import UNSIGNED, GeminiRenderer
+from elision.providers.shared.base_renderer import CONTINUE_TEXT, OPENING_TEXT
 from elision.trajectory.content import Opaque, make_content
-from elision.trajectory.turn import Action, Head, Message, Turn
+from elision.trajectory.turn import Action, Head, Message
 from tests.properties.builders import result, run_session, turn, user
-from tests.providers.render_checks import check_gemini
+from tests.providers.render_checks import render_run
 
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 
 
-def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
-    newest = run_session("raw", turns, start=start).newest_call
-    assert newest is not None
-    contents = GeminiRenderer().render_messages(newest.view)
-    check_gemini(contents)
-    return contents
+sent = partial(render_run, "gemini")
 
 
 def call(id: str = "call_1") -> dict[str, Any]:
@@ -53,11 +47,6 @@ def test_the_user_speaks_first_and_between_two_messages() -> None:
     contents = sent(turn(1, text="Hello."), turn(2, (CALL, result("x", id="call_1"))), start=Head())
     said = [part.get("text") for each in contents for part in each["parts"]]
     assert said[:3] == [OPENING_TEXT, "Hello.", CONTINUE_TEXT]
-
-
-def test_a_call_without_a_result_is_answered() -> None:
-    """The API wants as many responses as calls."""
-    assert sent(replace(turn(1), actions=(CALL,)))[-1] == {"role": "user", "parts": [answer(NO_RESULT_TEXT)]}
 
 
 def test_an_image_has_its_bytes() -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from msgspec.structs import replace
 
 from elision.providers.openai_chat.render import OpenAIChatRenderer
 from elision.trajectory.content import Opaque, Text, make_content
-from elision.trajectory.turn import Action, Head, Message, Turn
-from tests.properties.builders import head, result, run_session, turn, user
-from tests.providers.render_checks import check_openai
+from elision.trajectory.turn import Action, Head, Message
+from tests.properties.builders import head, result, turn, user
+from tests.providers.render_checks import render_run
 
 PNG = "data:image/png;base64,AAAA"
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 
 
-def sent(*turns: Turn, start: Head | None = None, renderer: OpenAIChatRenderer | None = None) -> list[dict[str, Any]]:
-    newest = run_session("raw", turns, start=start).newest_call
-    assert newest is not None
-    messages = (renderer or OpenAIChatRenderer()).render_messages(newest.view)
-    check_openai(messages)
-    return messages
+sent = partial(render_run, "openai")
 
 
 def test_a_whole_conversation() -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from elision.engine import decide, make_plain_terms, run_pass
-from elision.providers.openai_responses.render import OpenAIResponsesRenderer
-from elision.providers.shared.base_renderer import NO_RESULT_TEXT
 from elision.trajectory.content import Opaque, Text, make_content
-from elision.trajectory.turn import Action, Head, Message, Turn
-from tests.properties.builders import begin_session, head, result, run_session, step, turn, user, write_brief_summary
-from tests.providers.render_checks import check_responses
+from elision.trajectory.turn import Action, Head, Message
+from tests.properties.builders import result, turn, user
+from tests.providers.render_checks import render_run
 
 CALL = Action(id="call_1", name="bash", arguments='{"command": "ls"}')
 SEALED = Opaque(
@@ -22,12 +20,7 @@ SEALED = Opaque(
 SENT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2Vh"}
 
 
-def sent(*turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
-    newest = run_session("raw", turns, start=start).newest_call
-    assert newest is not None
-    items = OpenAIResponsesRenderer().render_messages(newest.view)
-    check_responses(items)
-    return items
+sent = partial(render_run, "openai-responses")
 
 
 def call(id: str = "call_1", **fields: Any) -> dict[str, Any]:
@@ -75,11 +68,6 @@ def test_reasoning_that_cannot_be_sent_is_left_out(missing: str) -> None:
     assert sent(broken)[-1:] == [{"role": "assistant", "content": "Hello."}]
     assert all(item.get("type") != "reasoning" for item in sent(broken))
     assert sent(replace(turn(1), content=(SEALED,))) == sent()
-
-
-def test_an_unanswered_call_gets_an_output_that_says_so() -> None:
-    """No call may be left open."""
-    assert sent(replace(turn(1), actions=(CALL,)))[-1] == output(NO_RESULT_TEXT)
 
 
 def test_images_are_sent_to_the_model_in_results_too() -> None:
@@ -130,19 +118,3 @@ def test_a_tools_name_has_no_letters_that_are_forbidden() -> None:
         call("a.b", name="fs_read", arguments="ls -la"),
         output("x", "a.b"),
     ]
-
-
-def test_a_follower_says_what_a_fresh_renderer_says() -> None:
-    """Through maskings and summaries; what was returned is not touched later."""
-    session = begin_session("hybrid(window=2, summarize_at=6, tail=3, summary_max_tokens=60, schedule=every-turn)")
-    renderer = OpenAIResponsesRenderer()
-    told: list[tuple[str, list[dict[str, Any]]]] = []
-    for index in range(1, 20):
-        view = run_pass(decide(session, make_plain_terms()), write_brief_summary)
-        items = renderer.render_messages(view)
-        check_responses(items)
-        assert items == OpenAIResponsesRenderer().render_messages(view)
-        told.append((repr(items), items))
-        session.add_turn(step(index))
-    assert all(repr(items) == before for before, items in told)
-    assert head().messages[0].text == told[0][1][0]["content"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,44 +13,22 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
-from elision.providers.anthropic import render as render_anthropic
-from elision.providers.openai_chat import render as render_openai_chat
-from elision.providers.openai_responses import render as render_openai_responses
+from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT, Image, ViewRenderer, describe_part, find_image
 from elision.trajectory.content import Opaque, Text, make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.view import View
 from tests.properties.builders import begin_session, head, result, run_session, steps, turn, user, write_brief_summary
 from tests.properties.cases import CASES, SMALL, write_summary
 from tests.properties.trajectories import trajectories
-from tests.providers.render_checks import check_anthropic, check_openai, check_responses
+from tests.providers.render_checks import check_messages, render_run
 
-DIALECTS: dict[str, Callable[..., ViewRenderer]] = {
-    "openai": render_openai_chat.OpenAIChatRenderer,
-    "openai-responses": render_openai_responses.OpenAIResponsesRenderer,
-    "anthropic": render_anthropic.AnthropicRenderer,
-}
-every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+every_dialect = pytest.mark.parametrize("dialect", PROVIDERS)
 
 
-def accepted(dialect: str, renderer: ViewRenderer, view: View) -> list[dict[str, Any]]:
-    """The messages of `view`, which the provider would take."""
-    messages = renderer.render_messages(view)
-    if dialect == "openai":
-        check_openai(messages)
-    elif dialect == "openai-responses":
-        check_responses(messages)
-    else:
-        check_anthropic(messages, renderer.render_system(view))
-    return messages
-
-
-def rendered(dialect: str, *turns: Turn, start: Head | None = None) -> list[dict[str, Any]]:
-    """The last view of a run in which nothing is hidden."""
-    view = run_session("raw", turns, start=start).newest_call
-    assert view is not None
-    return accepted(dialect, DIALECTS[dialect](), view.view)
+def make_renderer(dialect: str, **options: Any) -> ViewRenderer:
+    return type(PROVIDERS[dialect].make_renderer())(**options)
 
 
 def every_view(trajectory: Trajectory, session: Log) -> Iterator[View]:
@@ -116,39 +94,41 @@ def odd_runs(draw: st.DrawFn) -> Trajectory:
     return replace(run, turns=tuple(mischievous(each, number * each.index) for each in run.turns))
 
 
-@every_dialect
 @given(
     trajectory=st.one_of(odd_runs(), trajectories()),
     case=st.sampled_from(sorted(CASES)),
     prices=st.sampled_from(sorted(SMALL)),
 )
 def test_messages_are_accepted_and_the_same_however_they_came_about(
-    dialect: str, trajectory: Trajectory, case: str, prices: str
+    trajectory: Trajectory, case: str, prices: str
 ) -> None:
     """A renderer that saw every view and one that sees only the newest say the same; the provider takes it; what was
     in front of a rewrite stays the same object, and nothing that was returned before is changed."""
-    follower = DIALECTS[dialect]()
+    followers = {dialect: make_renderer(dialect) for dialect in PROVIDERS}
+    said: dict[str, list[dict[str, Any]]] = {dialect: [] for dialect in PROVIDERS}
+    copies = dict.fromkeys(PROVIDERS, "[]")
     before: View | None = None
-    old: list[dict[str, Any]] = []
-    copy = "[]"
     for view in every_view(trajectory, begin_session(CASES[case], SMALL[prices])):
-        messages = accepted(dialect, follower, view)
-        assert messages == DIALECTS[dialect]().render_messages(view)
-        assert repr(old) == copy
-        kept = _whole(dialect, before, view, old)
-        plain = follower.render_unmarked(view)
-        assert all(ours is theirs for ours, theirs in zip(old[:kept], plain[:kept], strict=True))
-        before, old, copy = view, plain, repr(plain)
+        for dialect, follower in followers.items():
+            messages = check_messages(dialect, follower, view)
+            assert messages == make_renderer(dialect).render_messages(view)
+            old = said[dialect]
+            assert repr(old) == copies[dialect]
+            kept = _whole(dialect, before, view, old)
+            plain = follower.render_unmarked(view)
+            assert all(ours is theirs for ours, theirs in zip(old[:kept], plain[:kept], strict=True))
+            said[dialect], copies[dialect] = plain, repr(plain)
+        before = view
 
 
 def _whole(dialect: str, before: View | None, view: View, old: list[dict[str, Any]]) -> int:
-    """Messages made of shared segments alone; the last of Anthropic's may go on, so it does not count."""
+    """Messages made of shared segments alone; the last may go on where content is in blocks, so it does not count."""
     shared = view.count_common(before)
     if not shared:
         return 0
     front = View(call=0, epoch=0, track=view.track, length=shared)
-    count = len(DIALECTS[dialect]().render_unmarked(front))
-    return min(count - 1 if dialect == "anthropic" else count, len(old))
+    count = len(make_renderer(dialect).render_unmarked(front))
+    return min(max(0, count - PROVIDERS[dialect].live.has_blocks), len(old))
 
 
 @every_dialect
@@ -156,7 +136,7 @@ def test_an_older_view_is_still_rendered_right(dialect: str) -> None:
     """Looking back at an earlier view, and forth again, gives what was given before."""
     views: list[View] = []
     run_session("masking(window=2, schedule=every-turn)", steps(8), watch=lambda session: views.append(_view(session)))
-    renderer = DIALECTS[dialect]()
+    renderer = make_renderer(dialect)
     first = [renderer.render_messages(view) for view in views]
     assert [renderer.render_messages(view) for view in reversed(views)] == first[::-1]
 
@@ -171,7 +151,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
     """No provider takes a call that is left open in a history, and the text does not pretend to be a result."""
     two = (Action(id="a", name="bash"), Action(id="b", name="bash"))
     open_turn = msgspec.structs.replace(turn(1, (two[0], result("done", id="a"))), actions=two)
-    shown = str(rendered(dialect, open_turn))
+    shown = str(render_run(dialect, open_turn))
     assert shown.count(NO_RESULT_TEXT) == 1
     assert "done" in shown
 
@@ -180,10 +160,11 @@ def test_a_call_without_a_result_gets_one_that_says_so(dialect: str) -> None:
 def test_an_open_call_can_be_left_as_it_came(dialect: str) -> None:
     """A client's own unfinished request is the client's: nothing is made up for it."""
     open_turn = msgspec.structs.replace(turn(1), actions=(Action(id="a", name="bash"),))
-    messages = DIALECTS[dialect](no_result_text="").render_messages(_view(run_session("raw", [open_turn])))
+    messages = make_renderer(dialect, no_result_text="").render_messages(_view(run_session("raw", [open_turn])))
     assert "tool_result" not in str(messages)
     assert "'role': 'tool'" not in str(messages)
     assert "function_call_output" not in str(messages)
+    assert "functionResponse" not in str(messages)
 
 
 def ids(messages: list[dict[str, Any]]) -> list[str]:
@@ -191,7 +172,9 @@ def ids(messages: list[dict[str, Any]]) -> list[str]:
     found = [call["id"] for message in messages for call in message.get("tool_calls", ())]
     found += [item["call_id"] for item in messages if item.get("type") == "function_call"]
     blocks = [block for message in messages if isinstance(message.get("content"), list) for block in message["content"]]
-    return found + [block["id"] for block in blocks if block.get("type") == "tool_use"]
+    found += [block["id"] for block in blocks if block.get("type") == "tool_use"]
+    parts = [part for message in messages for part in message.get("parts", ())]
+    return found + [part["functionCall"]["id"] for part in parts if "functionCall" in part]
 
 
 @every_dialect
@@ -201,21 +184,21 @@ def test_recorded_ids_are_kept_and_bad_ones_replaced_on_both_sides(dialect: str)
         msgspec.structs.replace(turn(index, (Action(id=id, name="bash"), result(f"seen {index}", id=id))))
         for index, id in enumerate(("toolu_1", "toolu_1", "", "toolu_9"), start=1)
     ]
-    assert ids(rendered(dialect, *turns)) == ["toolu_1", "toolu_1_2_1", "call_3_1", "toolu_9"]
+    assert ids(render_run(dialect, *turns)) == ["toolu_1", "toolu_1_2_1", "call_3_1", "toolu_9"]
 
 
 def test_letters_that_anthropic_forbids_are_replaced_there_alone() -> None:
     """`fc|1.x` is a fine id at OpenAI; two ids that become one are told apart."""
     pairs = [(Action(id=id, name="bash"), result("seen", id=id)) for id in ("fc|1.x", "fc:1.x")]
-    assert ids(rendered("openai", turn(1, *pairs))) == ["fc|1.x", "fc:1.x"]
-    assert ids(rendered("anthropic", turn(1, *pairs))) == ["fc_1_x", "fc_1_x_1_2"]
+    assert ids(render_run("openai", turn(1, *pairs))) == ["fc|1.x", "fc:1.x"]
+    assert ids(render_run("anthropic", turn(1, *pairs))) == ["fc_1_x", "fc_1_x_1_2"]
 
 
 @every_dialect
 def test_two_calls_under_one_id_keep_their_own_results(dialect: str) -> None:
     """Results without ids answer the calls in order."""
     pairs = [(Action(id="", name=name), result(f"of {name}", name, id="")) for name in ("one", "two")]
-    shown = str(rendered(dialect, turn(1, *pairs)))
+    shown = str(render_run(dialect, turn(1, *pairs)))
     first = shown.index("call_1_1", shown.index("call_1_2"))
     assert first < shown.index("of one") < shown.index("call_1_2", first)
 
@@ -225,7 +208,7 @@ def test_words_of_the_same_turn_stand_behind_its_results(dialect: str) -> None:
     """Between a call and its result there may be nothing."""
     pair = (Action(id="a", name="bash"), result("the result"))
     seen = msgspec.structs.replace(turn(1, pair, said=[user("and another thing")]), observations=(_REMARK, pair[1]))
-    shown = str(rendered(dialect, seen))
+    shown = str(render_run(dialect, seen))
     assert shown.index("the result") < shown.index("seen beside") < shown.index("another thing")
 
 
@@ -234,7 +217,7 @@ def test_an_action_inside_the_text_is_not_said_twice(dialect: str) -> None:
     """In a text protocol the call stands in the assistant's words and its observation is the user's."""
     act = Action(id="", name="bash", arguments="ls -la", implicit=True)
     seen = Observation(action_id="", tool="bash", content=make_content("total 0"), role="user")
-    messages = rendered(
+    messages = render_run(
         dialect, msgspec.structs.replace(turn(1, text="I run ls -la"), actions=(act,), observations=(seen,))
     )
     assert ids(messages) == []
@@ -272,7 +255,7 @@ def test_an_unrecorded_head_and_tools_are_no_messages(dialect: str) -> None:
     start = msgspec.structs.replace(
         head(), tools=({"name": "bash", "input_schema": {"type": "object"}},), hidden_tokens=900
     )
-    messages = rendered(dialect, start=start)
+    messages = render_run(dialect, start=start)
     assert "input_schema" not in str(messages)
     assert sum(message["role"] == "user" for message in messages) == 1
 
@@ -283,7 +266,7 @@ def test_a_summary_stands_behind_the_task_in_the_users_role(dialect: str) -> Non
     spec = "summarization(every=3, tail=1, summary_max_tokens=50, schedule=every-turn)"
     session = run_session(spec, steps(6), summarizer=write_brief_summary)
     assert session.state.summary is not None
-    messages = accepted(dialect, DIALECTS[dialect](), _view(session))
+    messages = check_messages(dialect, make_renderer(dialect), _view(session))
     text = session.state.summary.block
     place = next(place for place, message in enumerate(messages) if text in _texts(message))
     assert messages[place]["role"] == "user"
@@ -291,5 +274,5 @@ def test_a_summary_stands_behind_the_task_in_the_users_role(dialect: str) -> Non
 
 
 def _texts(message: dict[str, Any]) -> list[str]:
-    said = message.get("content", "")
+    said = message.get("parts", message.get("content", ""))
     return [said] if isinstance(said, str) else [block.get("text", "") for block in said]

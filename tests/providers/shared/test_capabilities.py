@@ -66,12 +66,11 @@ def test_an_unknown_name_gets_the_careful_default(name: str) -> None:
 
 
 def test_rows_are_sound() -> None:
-    """One row a name, each found by its own name; assumptions are labelled, facts have a source."""
+    """One row a name, each found by its own name."""
     assert len({row.model for row in TABLE}) == len(TABLE)
     for row in TABLE:
         assert find_capabilities(row.model) is row
         assert normalize_model(row.model) == row.model
-        assert row.source or row.trust == "-"
         assert row.binds_thinking >= row.can_drop_block
         assert (row.max_breakpoints > 0) is bool(row.mark_field)
 

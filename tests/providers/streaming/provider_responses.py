@@ -13,6 +13,7 @@ import httpx2
 import openai
 
 from elision.providers.provider import Api
+from elision.testing import response_anthropic, response_openai_responses
 from elision.testing.chunking import split_text
 
 Json = dict[str, Any]
@@ -134,30 +135,16 @@ def _anthropic_events(answer: ProviderResponse) -> Iterator[Json]:
     for index, part in enumerate(answer.parts):
         whole = render_block(part)
         at = {"index": index}
-        yield {"type": "content_block_start", **at, "content_block": _empty(whole)}
+        empty, deltas = response_anthropic.split_block(whole)
+        yield {"type": "content_block_start", **at, "content_block": empty}
         yield {"type": "ping"}
-        for delta in _anthropic_deltas(whole):
+        for delta in deltas:
             yield {"type": "content_block_delta", **at, "delta": delta}
         yield {"type": "content_block_stop", **at}
     counts = {key: value for key, value in usage.items() if isinstance(value, int)}
     ended = {"stop_reason": _anthropic_stop(answer), "stop_sequence": None}
     yield {"type": "message_delta", "delta": ended, "usage": counts}
     yield {"type": "message_stop"}
-
-
-def _empty(whole: Json) -> Json:
-    return {key: {"input": {}, "text": "", "thinking": "", "signature": ""}.get(key, whole[key]) for key in whole}
-
-
-def _anthropic_deltas(whole: Json) -> Iterator[Json]:
-    if whole["type"] == "text":
-        yield from ({"type": "text_delta", "text": piece} for piece in split_text(whole["text"]))
-    elif whole["type"] == "thinking":
-        yield from ({"type": "thinking_delta", "thinking": piece} for piece in split_text(whole["thinking"]))
-        yield {"type": "signature_delta", "signature": whole["signature"]}
-    else:
-        written = json.dumps(whole["input"], ensure_ascii=False)
-        yield from ({"type": "input_json_delta", "partial_json": piece} for piece in ("", *split_text(written)))
 
 
 # -- chat -------------------------------------------------------------------------------------------------------------
@@ -269,35 +256,14 @@ def _unnumbered(answer: ProviderResponse) -> Iterator[Json]:
     yield {"type": "response.in_progress", "response": _response(answer)}
     for index, part in enumerate(answer.parts):
         whole = render_item(part)
-        begun = {**whole, "status": "in_progress", **_ITEM_BEGUN.get(whole["type"], {})}
+        empty, inner = response_openai_responses.split_item(whole)
+        begun = {**empty, "status": "in_progress"}
         yield {"type": "response.output_item.added", "output_index": index, "item": begun}
-        for event in _inner(whole):
+        for event in inner:
             yield {**event, "item_id": whole["id"], "output_index": index}
         yield {"type": "response.output_item.done", "output_index": index, "item": whole}
     body = _responses_body(answer)
     yield {"type": f"response.{body['status']}", "response": body}
-
-
-_ITEM_BEGUN: dict[str, Json] = {
-    "message": {"content": []},
-    "reasoning": {"summary": []},
-    "function_call": {"arguments": ""},
-}
-
-
-def _inner(whole: Json) -> Iterator[Json]:
-    if whole["type"] == "message":
-        said, at = whole["content"][0], {"content_index": 0}
-        yield {"type": "response.content_part.added", **at, "part": {**said, "text": ""}}
-        for piece in split_text(said["text"]):
-            yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
-        yield {"type": "response.output_text.done", **at, "text": said["text"], "logprobs": []}
-        yield {"type": "response.content_part.done", **at, "part": said}
-    elif whole["type"] == "function_call":
-        for piece in split_text(whole["arguments"]):
-            yield {"type": "response.function_call_arguments.delta", "delta": piece}
-        done = {"name": whole["name"], "arguments": whole["arguments"]}
-        yield {"type": "response.function_call_arguments.done", **done}
 
 
 _EVENTS = {"anthropic": _anthropic_events, "openai": _chat_events, "openai-responses": _responses_events}
@@ -307,50 +273,60 @@ _BODIES = {"anthropic": _anthropic_body, "openai": _chat_body, "openai-responses
 # -- the client -------------------------------------------------------------------------------------------------------
 
 
-class Client:
-    """The providers' own packages, sans network: each is handed the bytes that are said to be the answer."""
+class ProviderClients:
+    """The providers' own packages, and what they make of an answer."""
 
-    def __init__(self) -> None:
-        self._answer, self._streamed = b"", False
-        http = httpx2.Client(transport=httpx2.MockTransport(self._respond))
-        self._claude = anthropic.Anthropic(api_key="any", http_client=http, max_retries=0)
-        self._openai = openai.OpenAI(api_key="any", http_client=http, max_retries=0)
+    def __init__(self, gpt: openai.OpenAI, claude: anthropic.Anthropic) -> None:
+        self._openai, self._claude = gpt, claude
 
-    def received(self, api: Api, answer: bytes, *, streamed: bool) -> Json:
+    def ask(self, api: Api, *, streamed: bool, **request: Any) -> Json:
         """The final message, completion or response, as JSON."""
-        self._answer, self._streamed = answer, streamed
-        ask = {"anthropic": self._messages, "openai": self._chat, "openai-responses": self._responses}
-        found: Json = ask[api]().model_dump(mode="json", exclude_unset=True, warnings=False)
+        asks = {"anthropic": self._ask_claude, "openai": self._ask_chat, "openai-responses": self._ask_responses}
+        found: Json = asks[api](streamed, request).model_dump(mode="json", exclude_unset=True, warnings=False)
         return found
 
-    def _respond(self, request: httpx2.Request) -> httpx2.Response:
-        kind = "text/event-stream" if self._streamed else "application/json"
-        return httpx2.Response(200, content=self._answer, headers={"content-type": kind})
-
-    def _messages(self) -> Any:
-        asked: Any = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}
-        if not self._streamed:
-            return self._claude.messages.create(**asked)
-        with self._claude.messages.stream(**asked) as answer:
+    def _ask_claude(self, streamed: bool, request: Any) -> Any:
+        request = {"model": "claude-sonnet-5", "max_tokens": 500, **request}
+        if not streamed:
+            return self._claude.messages.create(**request)
+        with self._claude.messages.stream(**request) as answer:
             return answer.get_final_message()
 
-    def _chat(self) -> Any:
-        asked: Any = {"model": "any", "messages": [{"role": "user", "content": "?"}]}
-        if not self._streamed:
-            return self._openai.chat.completions.create(**asked)
-        with self._openai.chat.completions.stream(**asked) as answer:
+    def _ask_chat(self, streamed: bool, request: Any) -> Any:
+        if not streamed:
+            return self._openai.chat.completions.create(model="gpt-5", **request)
+        with self._openai.chat.completions.stream(model="gpt-5", **request) as answer:
             return answer.get_final_completion()
 
-    def _responses(self) -> Any:
-        if not self._streamed:
-            return self._openai.responses.create(model="any", input="?")
-        with self._openai.responses.stream(model="any", input="?") as answer:
+    def _ask_responses(self, streamed: bool, request: Any) -> Any:
+        if not streamed:
+            return self._openai.responses.create(model="gpt-5", **request)
+        with self._openai.responses.stream(model="gpt-5", **request) as answer:
             return answer.get_final_response()
 
 
-_CLIENT = cache(Client)
+class _Unplugged:
+    """The clients sans network: each is handed the bytes that are said to be the answer."""
+
+    def __init__(self) -> None:
+        self.answer, self.streamed = b"", False
+        http = httpx2.Client(transport=httpx2.MockTransport(self._respond))
+        self.clients = ProviderClients(
+            openai.OpenAI(api_key="any", http_client=http, max_retries=0),
+            anthropic.Anthropic(api_key="any", http_client=http, max_retries=0),
+        )
+
+    def _respond(self, request: httpx2.Request) -> httpx2.Response:
+        kind = "text/event-stream" if self.streamed else "application/json"
+        return httpx2.Response(200, content=self.answer, headers={"content-type": kind})
+
+
+_UNPLUGGED = cache(_Unplugged)
 
 
 def parse_as_client(api: Api, answer: bytes, *, streamed: bool) -> Json:
     """What the provider's own package makes of an answer."""
-    return _CLIENT().received(api, answer, streamed=streamed)
+    unplugged = _UNPLUGGED()
+    unplugged.answer, unplugged.streamed = answer, streamed
+    said: Json = {"input": "?"} if api == "openai-responses" else {"messages": [{"role": "user", "content": "?"}]}
+    return unplugged.clients.ask(api, streamed=streamed, **said)

@@ -13,14 +13,18 @@ import pytest
 from anthropic.types import Message
 from openai.types.chat import ChatCompletion
 
-from elision.agent.model import ModelAnswer, Prompt, Shape
+from elision.agent.model import Prompt, Shape
 from elision.cli.app import app
 from elision.errors import ElisionError, SettingError
 from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.live_runs import RunFile
 from elision.testing.loop.scripted_agent import ScriptedAgent
 from elision.testing.loop.worlds.database_world import DatabaseSkill
+from elision.testing.recorded_provider import RESPONSE_FORMATS
+from elision.testing.recorded_run import RecordedReply
+from elision.testing.reply_spec import ReplySpec
 from elision.testing.request_checks import find_problems
+from elision.trajectory.usage import Usage
 
 KEY = "a-test-key-of-no-account"
 #: Tokens that the server reports for every call.
@@ -46,7 +50,9 @@ class Server(ThreadingHTTPServer):
         answer = self.agents[shape].answer(
             Prompt(messages=body["messages"], tools=body.get("tools", ()), system=body.get("system"))
         )
-        written = _write_openai(answer) if shape == "openai" else _write_anthropic(answer)
+        reply = RecordedReply(number=1, text=answer.text, calls=answer.calls)
+        spec = ReplySpec(reply=reply, usage=Usage(input=INPUT, output=OUTPUT), model="m", id="1")
+        written = RESPONSE_FORMATS[shape].build_body(spec)
         kind = ChatCompletion if shape == "openai" else Message
         kind.model_validate(written)
         return written
@@ -70,37 +76,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: Any) -> None:
         pass
-
-
-def _write_openai(answer: ModelAnswer) -> dict[str, Any]:
-    choice = {
-        "index": 0,
-        "message": {**answer.message, "refusal": None},
-        "finish_reason": "tool_calls",
-        "logprobs": None,
-    }
-    usage = {"prompt_tokens": INPUT, "completion_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT}
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-        "usage": usage,
-    }
-
-
-def _write_anthropic(answer: ModelAnswer) -> dict[str, Any]:
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": answer.message["content"],
-        "stop_reason": "tool_use",
-        "stop_sequence": None,
-        "usage": {"input_tokens": INPUT, "output_tokens": OUTPUT},
-    }
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from hypothesis import strategies as some
 
 from elision.errors import SpecError
 from elision.testing.request_rules import RULES, get_rule_name, list_new_violations, list_violations
+from tests.testing.request_rules import test_rules_anthropic, test_rules_openai_chat, test_rules_openai_responses
 from tests.work import assert_linear
 
 
@@ -61,6 +62,33 @@ def test_every_rule_says_why(dialect: str) -> None:
     """A rule without a reason is nobody's; its name is in its violations."""
     assert all(rule.__doc__ for rule in RULES[dialect])
     assert len({get_rule_name(rule) for rule in RULES[dialect]}) == len(RULES[dialect])
+
+
+#: Dialect -> a broken request for each rule, and sound ones.
+_CASES = {
+    "openai": test_rules_openai_chat,
+    "openai-responses": test_rules_openai_responses,
+    "anthropic": test_rules_anthropic,
+}
+
+
+@pytest.mark.parametrize("dialect", _CASES)
+def test_every_rule_has_a_case(dialect: str) -> None:
+    """No rule is stated that nothing breaks."""
+    assert list(_CASES[dialect].BROKEN) == [get_rule_name(rule) for rule in RULES[dialect]]
+
+
+@pytest.mark.parametrize(("dialect", "rule"), [(name, rule) for name in _CASES for rule in _CASES[name].BROKEN])
+def test_a_broken_request_breaks_its_rule_and_no_other(dialect: str, rule: str) -> None:
+    """Each reason stands alone, with its place."""
+    body, place = _CASES[dialect].BROKEN[rule]
+    assert [(each.rule, each.place) for each in list_violations(dialect, body)] == [(rule, place)]
+
+
+@pytest.mark.parametrize(("dialect", "case"), [(name, case) for name in _CASES for case in _CASES[name].SOUND])
+def test_what_is_accepted(dialect: str, case: str) -> None:
+    """Nothing is held against a request that the service takes."""
+    assert list_violations(dialect, _CASES[dialect].SOUND[case]) == []
 
 
 _WORDS = some.sampled_from(

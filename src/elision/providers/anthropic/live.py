@@ -6,7 +6,7 @@ from typing import Any
 
 from elision.providers.anthropic.parse import parse_assistant, parse_results, parse_user_words
 from elision.providers.live.block_messages import BlockMessageDialect
-from elision.providers.live.pieces import CHAT_CLIENT_ROLES, CHAT_ROLES, Location, Piece
+from elision.providers.live.pieces import Location, Piece
 from elision.providers.shared.json_reading import Json, ToolResult, mapping_in, parse_content, text_in
 from elision.trajectory.content import Content, Opaque
 
@@ -18,8 +18,6 @@ class LiveAnthropic(BlockMessageDialect):
     """The Messages API."""
 
     name = "anthropic"
-    roles = CHAT_ROLES
-    client_roles = CHAT_CLIENT_ROLES
     alternates_roles = True
     takes_breakpoints = True
 
@@ -46,6 +44,3 @@ class LiveAnthropic(BlockMessageDialect):
         if part.get("type") == "tool_result":
             return {**part, "content": text}
         return self.make_block(text)
-
-    def make_block(self, text: str) -> dict[str, Any]:
-        return {"type": "text", "text": text}

@@ -70,11 +70,8 @@ def has_own_signs(messages: Iterable[Json], request: Json) -> bool:
         return True
     if any("input_schema" in tool for tool in mappings_in(request.get("tools"))):
         return True
-    return any(any(map(_is_own_block, mappings_in(message.get("content")))) for message in messages)
-
-
-def _is_own_block(block: Json) -> bool:
-    return text_in(block.get("type")) in BLOCKS or isinstance(block.get("source"), dict)
+    blocks = (block for message in messages for block in mappings_in(message.get("content")))
+    return any(text_in(block.get("type")) in BLOCKS or isinstance(block.get("source"), dict) for block in blocks)
 
 
 def list_blocks(value: object) -> list[Json]:

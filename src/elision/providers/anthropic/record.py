@@ -31,11 +31,6 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 }
 
 
-def make_quirks(model: str, is_official: bool, extra: Mapping[str, Any]) -> ModelQuirks:
-    """Return what is known of a model: one that thinks takes no temperature."""
-    return ModelQuirks(takes_temperature="thinking" not in extra)
-
-
 def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any]) -> Json:
     """Return the fields of a request that hold the conversation."""
     fields: Json = {}
@@ -93,7 +88,8 @@ def parse_answer(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
 
 CLIENT: Final = ClientFormat(
     make_url=lambda base_url, model: f"{base_url.rstrip('/').removesuffix('/v1')}/v1/messages",
-    make_quirks=make_quirks,
+    # A model that thinks takes no temperature.
+    make_quirks=lambda model, is_official, extra: ModelQuirks(takes_temperature="thinking" not in extra),
     build_conversation=build_conversation,
     make_user_message=LiveAnthropic().make_user_message,
     add_to_extension=add_to_extension,
@@ -182,7 +178,6 @@ ANTHROPIC: Final = Provider(
     make_renderer=AnthropicRenderer,
     render_tool=render_tool,
     search_tool={"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"},
-    takes_clear_reasoning=False,
     checks_thinking=True,
     response_format=AnthropicFormat(),
     unstored_format=AnthropicFormat(),

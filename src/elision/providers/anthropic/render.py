@@ -10,43 +10,40 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from elision.providers.anthropic.breakpoints import THINKING_TYPES
 from elision.providers.shared.base_renderer import (
-    BaseRenderer,
+    CONTINUE_TEXT,
+    OPENING_TEXT,
+    BlockRenderer,
     JsonMessage,
+    RecordedParts,
     TurnCalls,
+    copy_recorded,
     describe_part,
     find_image,
     parse_input,
 )
 from elision.trajectory.content import Content, Opaque, Part, Text
-from elision.trajectory.turn import Action, Message
+from elision.trajectory.turn import Action
 from elision.trajectory.view import View
-
-#: A conversation must begin with the user.
-OPENING_TEXT = "[The conversation begins.]"
-#: Two assistant messages with nothing between them; one at the end would be taken for the beginning of the answer.
-CONTINUE_TEXT = "[Continue.]"
-#: Reasoning: may not bear a cache breakpoint, and may not end a message.
-THINKING_TYPES = frozenset(("thinking", "redacted_thinking"))
 
 _MEDIA_TYPES = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 #: Blocks kept as they were recorded, by where they are allowed -> the fields that they need, with their types.
-_Fields = Mapping[str, type]
-_WITH_SOURCE: Mapping[str, _Fields] = {"image": {"source": dict}, "document": {"source": dict}}
-_IN_RESULT: Mapping[str, _Fields] = {
+_WITH_SOURCE: RecordedParts = {"image": {"source": dict}, "document": {"source": dict}}
+_IN_RESULT: RecordedParts = {
     **_WITH_SOURCE,
     "search_result": {"content": list},
     "tool_reference": {"tool_name": str},
 }
-_IN_USER: Mapping[str, _Fields] = {
+_IN_USER: RecordedParts = {
     **_WITH_SOURCE,
     "search_result": {"content": list},
     "container_upload": {"file_id": str},
 }
-_SERVER_RESULT: _Fields = {"tool_use_id": str, "content": object}
-_IN_ASSISTANT: Mapping[str, _Fields] = {
+_SERVER_RESULT: Mapping[str, type] = {"tool_use_id": str, "content": object}
+_IN_ASSISTANT: RecordedParts = {
     "thinking": {"thinking": str, "signature": str},
     "redacted_thinking": {"data": str},
     "server_tool_use": {"id": str, "name": str, "input": dict},
@@ -66,7 +63,7 @@ def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
     return dict(tool)
 
 
-class AnthropicRenderer(BaseRenderer):
+class AnthropicRenderer(BlockRenderer):
     """One session's messages; content is always a list of blocks, except a result's that is one text."""
 
     forbidden_letters = _FORBIDDEN
@@ -79,34 +76,22 @@ class AnthropicRenderer(BaseRenderer):
 
     def render_unmarked(self, view: View) -> list[JsonMessage]:
         sent = super().render_unmarked(view)
-        if filler := _make_filler(sent):
-            sent.append(filler)
-        return sent
+        return sent + self._make_filler(sent)
 
     def render_system(self, view: View) -> list[JsonMessage]:
-        """Return the head's system messages as text blocks, with the breakpoints that come before the first message."""
-        self._follow_view(view)
-        segments = view.track.segments[: view.length]
-        blocks: list[JsonMessage] = []
-        for segment in segments:
-            if segment.kind == "head" and isinstance(segment.source, Message) and segment.source.role != "user":
-                blocks += _make_texts(segment.source.content)
+        blocks = super().render_system(view)
+        # The breakpoints that come before the first message.
         if blocks and any(self._ends[mark - 1] == (0, 0) for mark in view.marks):
             blocks[-1] = _mark_block(blocks[-1])
         return blocks
 
     # -- what is said ---------------------------------------------------------------------------------------------
 
-    def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
-        if message.role == "user":
-            return self._render_user(message.content)
-        if head:
-            return []  # see `render_system`
-        # Few models take `role: system` between turns, so its words go where all take them, named for what they are.
-        return self._render_user((Text("[System message]"), *message.content))
+    def _render_system(self, parts: Content) -> list[JsonMessage]:
+        return list(_render_parts(parts, {}))
 
     def _render_user(self, parts: Content) -> list[JsonMessage]:
-        return _make_messages("user", list(_render_parts(parts, _IN_USER)))
+        return self._make_messages("user", list(_render_parts(parts, _IN_USER)))
 
     def _render_assistant(self, calls: TurnCalls) -> list[JsonMessage]:
         blocks = [
@@ -115,7 +100,7 @@ class AnthropicRenderer(BaseRenderer):
         ]
         while blocks and blocks[-1]["type"] in THINKING_TYPES:
             blocks.pop()
-        return _make_messages("assistant", blocks)
+        return self._make_messages("assistant", blocks)
 
     def _render_result(self, id: str, parts: Content, error: bool | None) -> JsonMessage:
         blocks = list(_render_parts(parts, _IN_RESULT))
@@ -132,15 +117,18 @@ class AnthropicRenderer(BaseRenderer):
 
     def _append_message(self, message: JsonMessage) -> None:
         if message["role"] == "assistant":
-            if filler := _make_filler(self._messages):
-                self._messages += [filler]
-            else:
-                self._messages += []
+            self._messages += self._make_filler(self._messages)
         elif self._messages and self._messages[-1]["role"] == "user":
             last = self._messages[-1]
             self._messages[-1] = {**last, "content": last["content"] + message["content"]}
             return
         self._messages.append(message)
+
+    def _make_filler(self, messages: list[JsonMessage]) -> list[JsonMessage]:
+        """Return the message that must come between `messages` and an assistant message; [] if none must."""
+        if messages and messages[-1]["role"] == "user":
+            return []
+        return [{"role": "user", "content": [_make_text(CONTINUE_TEXT if messages else OPENING_TEXT)]}]
 
     # -- cache breakpoints ----------------------------------------------------------------------------------------
 
@@ -164,20 +152,6 @@ class AnthropicRenderer(BaseRenderer):
         return None
 
 
-def _make_filler(messages: list[JsonMessage]) -> JsonMessage | None:
-    """Return the message that must come between `messages` and an assistant message; None if none must."""
-    if messages and messages[-1]["role"] == "user":
-        return None
-    return {"role": "user", "content": [_make_text(CONTINUE_TEXT if messages else OPENING_TEXT)]}
-
-
-def _make_messages(role: str, blocks: list[JsonMessage]) -> list[JsonMessage]:
-    """Return a message with `blocks`; none without blocks, since an empty message is rejected."""
-    if blocks:
-        return [{"role": role, "content": blocks}]
-    return []
-
-
 def _mark_block(block: JsonMessage) -> JsonMessage:
     return {**block, "cache_control": {"type": "ephemeral"}}
 
@@ -194,11 +168,7 @@ def _make_text(text: str) -> JsonMessage:
     return {"type": "text", "text": text}
 
 
-def _make_texts(parts: Content) -> list[JsonMessage]:
-    return list(_render_parts(parts, {}))
-
-
-def _render_parts(parts: Content, allowed: Mapping[str, _Fields]) -> Iterator[JsonMessage]:
+def _render_parts(parts: Content, allowed: RecordedParts) -> Iterator[JsonMessage]:
     """Yield `parts` as blocks. Only `allowed` kinds go as recorded; blank text is left out, as it is rejected."""
     for part in parts:
         block = _render_part(part, allowed)
@@ -206,24 +176,14 @@ def _render_parts(parts: Content, allowed: Mapping[str, _Fields]) -> Iterator[Js
             yield block
 
 
-def _render_part(part: Part, allowed: Mapping[str, _Fields]) -> JsonMessage:
+def _render_part(part: Part, allowed: RecordedParts) -> JsonMessage:
     if isinstance(part, Text):
         return _make_text(part.text)
     return (
-        _copy_recorded(part, allowed)
+        copy_recorded(part, allowed, "cache_control")
         or (_render_image(part) if "image" in allowed else None)
         or _make_text(describe_part(part))
     )
-
-
-def _copy_recorded(part: Opaque, allowed: Mapping[str, _Fields]) -> JsonMessage | None:
-    """Copy a recorded block without its breakpoint: four are allowed in all, and the view sets them."""
-    fields = allowed.get(part.kind)
-    if fields is None or part.data is None:
-        return None
-    if not all(isinstance(part.data.get(name, ...), kind) and name in part.data for name, kind in fields.items()):
-        return None
-    return {name: value for name, value in part.data.items() if name != "cache_control"}
 
 
 def _render_image(part: Opaque) -> JsonMessage | None:

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
 from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.replacement import find_message_replacement
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.response_writer import MessageFormat
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
 from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.providers.streaming.usage_sum import select_counts
 
@@ -24,7 +23,7 @@ _TRUNCATED = frozenset(("max_tokens", "model_context_window_exceeded", "refusal"
 _UNREADABLE = "INVALID_JSON"
 
 
-class AnthropicFormat:
+class AnthropicFormat(MessageFormat):
     """The format of a whole message."""
 
     def read_body(self, body: Json) -> RoundEnd:
@@ -47,18 +46,19 @@ class AnthropicFormat:
         )
 
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        return ({"role": "user", "content": list(_render_result_blocks(pairs))},) if pairs else ()
+        return ({"role": "user", "content": list(self.render_next(pairs))},) if pairs else ()
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        content: list[Json] = []
-        for round_ in rounds:
-            content += round_.visible
-        return ({"role": "assistant", "content": content},)
+        return ({"role": "assistant", "content": join_visible(rounds)},)
 
-    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        return find_message_replacement(
-            rounds, self.render_visible(rounds)[0], self.render_results, _render_result_blocks, _drop_calls
-        )
+    def render_next(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        return tuple({"type": "tool_result", "tool_use_id": call.id, "content": text} for call, text in pairs)
+
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        ids = {call.id for call in calls}
+        blocks = [block for block in mappings_in(message["content"]) if str(block.get("id")) not in ids]
+        content = _drop_unsendable(blocks)
+        return ({**message, "content": content},) if content else ()
 
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
@@ -67,7 +67,7 @@ class AnthropicFormat:
         for key in ("id", "model"):
             if key in first:
                 merged[key] = first[key]
-        merged["content"] = self.render_visible(rounds)[0]["content"]
+        merged["content"] = join_visible(rounds)
         if usage is not None:
             merged["usage"] = usage
         if ended:
@@ -80,15 +80,8 @@ class AnthropicStream(StreamedResponse):
 
     keep_alive_bytes: ClassVar[bytes] = b'event: ping\ndata: {"type": "ping"}\n\n'
 
-    def __init__(self, names: frozenset[str]) -> None:
-        super().__init__(names)
-        self._next_index = 0
-        self.reset_round(())
-
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
         self._blocks: dict[int, _ContentBlock] = {}
-        #: Index upstream -> index at the client; None for a block that the client does not get.
-        self._client_indexes: dict[int, int | None] = {}
         self._stop_reason: object = None
 
     def read_event(self, event: Json) -> None:
@@ -99,9 +92,7 @@ class AnthropicStream(StreamedResponse):
         elif kind == "content_block_start" and index is not None:
             block = mapping_in(event.get("content_block"))
             self._blocks[index] = _ContentBlock(block)
-            if _is_recall_call(block, self.names):
-                self._client_indexes[index] = None
-                self.is_holding = True
+            self.is_holding = self.is_holding or _is_recall_call(block, self.names)
         elif kind == "message_start":
             message = mapping_in(event.get("message"))
             self.response_id = str(message.get("id") or "")
@@ -117,7 +108,9 @@ class AnthropicStream(StreamedResponse):
         kind = text_in(event.get("type"))
         index = int_in(event.get("index"))
         if index is not None:
-            client_index = self._assign_index(index)
+            block = self._blocks.get(index)
+            is_hidden = block is not None and _is_recall_call(block.start, self.names)
+            client_index = self.assign_index(index, index, is_hidden=is_hidden)
             if client_index is None:
                 return None
             return event if client_index == index else {**event, "index": client_index}
@@ -126,13 +119,6 @@ class AnthropicStream(StreamedResponse):
         if kind == "message_delta" and self.usage.earlier is not None:
             return {**event, "usage": {**mapping_in(event.get("usage")), **select_counts(self.usage.total() or {})}}
         return event
-
-    def _assign_index(self, index: int) -> int | None:
-        if index not in self._client_indexes:
-            client_index = index if self.is_unchanged else self._next_index
-            self._client_indexes[index] = client_index
-            self._next_index = max(self._next_index, client_index + 1)
-        return self._client_indexes[index]
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
         if event.get("type") in ("message_delta", "message_stop"):
@@ -158,7 +144,7 @@ class _ContentBlock:
     """One content block, gathered from its deltas. A delta of an unknown type adds to the fields that it names."""
 
     def __init__(self, start: Json) -> None:
-        self._start = start
+        self.start = start
         self._texts: dict[str, list[str]] = {}
         self._replaced_fields: Json = {}
         self._citations: list[Any] = []
@@ -175,7 +161,7 @@ class _ContentBlock:
                     self._texts.setdefault(key, []).append(value)
 
     def assemble(self) -> Json:
-        block = {**self._start, **self._replaced_fields}
+        block = {**self.start, **self._replaced_fields}
         for key, texts in self._texts.items():
             if key != "partial_json":
                 block[key] = text_in(block.get(key)) + "".join(texts)
@@ -205,14 +191,3 @@ def _parse_call(block: Json) -> RecallCall:
     if _UNREADABLE in arguments:
         arguments = {}
     return RecallCall(id=str(block.get("id")), name=str(block.get("name")), arguments=arguments)
-
-
-def _render_result_blocks(pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-    return tuple({"type": "tool_result", "tool_use_id": call.id, "content": text} for call, text in pairs)
-
-
-def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
-    """Return the message without these calls, which got no result; () if nothing is left."""
-    ids = {call.id for call in calls}
-    content = _drop_unsendable([block for block in mappings_in(message["content"]) if str(block.get("id")) not in ids])
-    return ({**message, "content": content},) if content else ()

@@ -17,10 +17,7 @@ class LiveGemini(BlockMessageDialect):
     name = "gemini"
     roles = frozenset(("", "user", "model", "function"))
     client_roles = frozenset(("user", "function"))
-    # Words of the user between responses would not be a turn of their own.
-    alternates_roles = False
     content_field = "parts"
-    takes_breakpoints = False
 
     def split_message(self, message: Json, index: int) -> list[Piece]:
         if text_in(message.get("role")) == "model":

@@ -23,7 +23,6 @@ from elision.providers.shared.json_reading import (
     make_opaque,
     mapping_in,
     mappings_in,
-    parse_content,
     text_in,
 )
 from elision.providers.shared.sealed import GEMINI_SEAL, make_sealed
@@ -129,14 +128,10 @@ def parse_part(part: Json) -> Content:
     for name in _MEDIA:
         media = mapping_in(get_field(part, name))
         if media:
-            return (Opaque(_name_media(text_in(get_field(media, "mimeType"))), IMAGE_TOKENS, part),)
+            kind = text_in(get_field(media, "mimeType")).partition("/")[0]
+            return (Opaque(kind if kind in ("image", "audio", "video") else "document", IMAGE_TOKENS, part),)
     kind = next(iter(part), "unknown")
     return (make_opaque(kind, part),) if part else ()
-
-
-def _name_media(mime_type: str) -> str:
-    kind = mime_type.partition("/")[0]
-    return kind if kind in ("image", "audio", "video") else "document"
 
 
 def is_response(part: object) -> bool:
@@ -150,7 +145,10 @@ def parse_response(part: Json) -> ToolResult:
     name = text_in(answer.get("name"))
     response = answer.get("response")
     field = find_text_field(response)
-    words = make_content(mapping_in(response)[field]) if field else parse_content(_dump_response(response))
+    if field:
+        words = make_content(mapping_in(response)[field])
+    else:
+        words = () if response is None else make_content(dump_json(response))
     media = join_contents(parse_part(each) for each in mappings_in(answer.get("parts")))
     return ToolResult(
         action_id=text_in(answer.get("id")) or name,
@@ -167,10 +165,6 @@ def find_text_field(response: object) -> str:
         return ""
     (name,) = fields
     return name if name in _TEXT_FIELDS and isinstance(fields[name], str) else ""
-
-
-def _dump_response(response: object) -> str:
-    return "" if response is None else dump_json(response)
 
 
 def parse_words(parts: Iterable[Json]) -> Content:

@@ -27,23 +27,10 @@ from elision.trajectory.plan import LivePrefix
 _STOPS: Final[Mapping[str, StopReason]] = {"": "end", "STOP": "end", "MAX_TOKENS": "length"}
 
 
-class GeminiQuirks(ModelQuirks):
-    """What a model accepts: this API has the limits in a field of their own."""
-
-    def build_fields(self, max_tokens: int, temperature: float | None = 0) -> dict[str, Any]:
-        fields = super().build_fields(max_tokens, temperature)
-        return {"generationConfig": fields}
-
-
 def make_url(base_url: str, model: str) -> str:
     """Return the address of a model. base_url: with or without the version."""
     root = base_url.rstrip("/").removesuffix("/v1beta")
     return f"{root}/v1beta/models/{quote(model.removeprefix('models/'), safe='')}:generateContent"
-
-
-def make_quirks(model: str, is_official: bool, extra: Mapping[str, Any]) -> ModelQuirks:
-    """Return what is known of a model."""
-    return GeminiQuirks(limit_field="maxOutputTokens")
 
 
 def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any]) -> Json:
@@ -87,7 +74,7 @@ def parse_answer(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
 CLIENT: Final = ClientFormat(
     make_url=make_url,
     names_model=False,
-    make_quirks=make_quirks,
+    make_quirks=lambda model, is_official, extra: ModelQuirks(limit_field="maxOutputTokens", group="generationConfig"),
     build_conversation=build_conversation,
     make_user_message=LiveGemini().make_user_message,
     add_to_extension=add_to_extension,
@@ -117,15 +104,10 @@ def read_body(found: ResponseFindings, body: Mapping[str, Any]) -> None:
     found.model = text_in(body.get("modelVersion")) or found.model
     reasons = [text_in(each.get("finishReason")) for each in mappings_in(body.get("candidates"))]
     # A prompt that was blocked has no candidates.
-    reasons.append(text_in(_get_block_reason(body)))
+    reasons.append(text_in(mapping_in(body.get("promptFeedback")).get("blockReason")))
     if any(reasons):
         found.stop_reason = next(filter(None, reasons))
         found.has_ended = True
-
-
-def _get_block_reason(body: Mapping[str, Any]) -> object:
-    feedback = body.get("promptFeedback")
-    return feedback.get("blockReason") if isinstance(feedback, dict) else None
 
 
 OBSERVER: Final = ApiObserver(is_useful_frame, read_event, read_body)
@@ -196,8 +178,6 @@ GEMINI: Final = Provider(
     live=LiveGemini(),
     make_renderer=GeminiRenderer,
     render_tool=render_tool,
-    takes_clear_reasoning=False,
-    checks_thinking=False,
     response_format=GeminiFormat(),
     unstored_format=GeminiFormat(),
     make_stream=GeminiStream,

@@ -11,8 +11,10 @@ from typing import Any
 
 from elision.providers.gemini.parse import get_field
 from elision.providers.shared.base_renderer import (
+    CONTINUE_TEXT,
     NO_RESULT_TEXT,
-    BaseRenderer,
+    OPENING_TEXT,
+    BlockRenderer,
     JsonMessage,
     TurnCalls,
     describe_part,
@@ -20,15 +22,10 @@ from elision.providers.shared.base_renderer import (
     parse_input,
 )
 from elision.trajectory.content import Content, Part, Text
-from elision.trajectory.turn import Action, Message
-from elision.trajectory.view import View
+from elision.trajectory.turn import Action
 
 #: Parts that go back as they were recorded, by the field that they have.
 _RECORDED = ("inlineData", "fileData", "executableCode", "codeExecutionResult")
-#: A conversation must begin with the user.
-OPENING_TEXT = "[The conversation begins.]"
-#: Two messages of the model with nothing between them.
-CONTINUE_TEXT = "[Continue.]"
 #: Stands for the signature of a call that another model made, or that was not recorded:
 #: https://ai.google.dev/gemini-api/docs/thought-signatures#faqs
 UNSIGNED = "skip_thought_signature_validator"
@@ -44,7 +41,7 @@ def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
     return {"functionDeclarations": [function]}
 
 
-class GeminiRenderer(BaseRenderer):
+class GeminiRenderer(BlockRenderer):
     """One session's contents."""
 
     content_field = "parts"
@@ -54,25 +51,11 @@ class GeminiRenderer(BaseRenderer):
         #: Id of a call -> its function, which the response names too.
         self._functions: dict[str, str] = {}
 
-    def render_system(self, view: View) -> list[JsonMessage]:
-        """Return the head's system messages as parts."""
-        self._follow_view(view)
-        parts: list[JsonMessage] = []
-        for segment in view.track.segments[: view.length]:
-            if segment.kind == "head" and isinstance(segment.source, Message) and segment.source.role != "user":
-                parts += _render_parts(segment.source.content)
-        return parts
-
-    def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
-        if message.role == "user":
-            return self._render_user(message.content)
-        if head:
-            return []  # see `render_system`
-        # There is no system role between turns: its words are the user's, named for what they are.
-        return self._render_user((Text("[System message]"), *message.content))
+    def _render_system(self, parts: Content) -> list[JsonMessage]:
+        return _render_parts(parts)
 
     def _render_user(self, parts: Content) -> list[JsonMessage]:
-        return _make_contents("user", _render_parts(parts))
+        return self._make_messages("user", _render_parts(parts))
 
     def _render_assistant(self, calls: TurnCalls) -> list[JsonMessage]:
         parts = _render_parts(calls.turn.content)
@@ -83,7 +66,7 @@ class GeminiRenderer(BaseRenderer):
             first = len(parts) - len(calls.calls)
             # The first call of a message bears the signature for all.
             parts[first] = {**parts[first], "thoughtSignature": UNSIGNED}
-        return _make_contents("model", parts)
+        return self._make_messages("model", parts)
 
     def _render_result(self, id: str, parts: Content, error: bool | None) -> JsonMessage:
         # Bytes have no place in a response of every model: they are described.
@@ -96,7 +79,7 @@ class GeminiRenderer(BaseRenderer):
         """Append a content. The responses to one message of the model are one content, and so are a user's words."""
         if message["role"] == "model" and (not self._messages or self._messages[-1]["role"] == "model"):
             filler = CONTINUE_TEXT if self._messages else OPENING_TEXT
-            self._messages += _make_contents("user", [{"text": filler}])
+            self._messages += self._make_messages("user", [{"text": filler}])
         last = self._messages[-1] if self._messages else None
         if last is not None and _says_alike(last, message):
             self._messages[-1] = {**last, "parts": [*last["parts"], *message["parts"]]}
@@ -110,11 +93,6 @@ def _says_alike(last: JsonMessage, message: JsonMessage) -> bool:
         return False
     kinds = {"functionResponse" in part for part in (*last["parts"], *message["parts"])}
     return len(kinds) == 1
-
-
-def _make_contents(role: str, parts: list[JsonMessage]) -> list[JsonMessage]:
-    """Return a content with `parts`; none without parts, since an empty content is rejected."""
-    return [{"role": role, "parts": parts}] if parts else []
 
 
 def _render_parts(parts: Content) -> list[JsonMessage]:

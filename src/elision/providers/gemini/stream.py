@@ -1,7 +1,6 @@
 """Responses of generateContent that call a recall tool, as one body and as chunks.
 
-A chunk is a whole response with some of the parts; a function call comes whole, in one part. Limits: only the candidate
-with index 0 is read. The others pass unchanged in the first round, and are dropped in later ones.
+A chunk is a whole response with some of the parts; a function call comes whole, in one part.
 """
 
 from __future__ import annotations
@@ -10,22 +9,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from elision.providers.shared.json_reading import Json as AnyJson
-from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.replacement import find_message_replacement
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.providers.streaming.streamed_response import StreamedResponse
+from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
+from elision.providers.streaming.choices import ChoiceStream, find_first_choice, list_other_choices
+from elision.providers.streaming.response_writer import MessageFormat
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
 
 #: Fields of every chunk that identify the response.
 _IDENTITY = ("responseId", "modelVersion", "createTime")
 _USAGE = "usageMetadata"
 
 
-class GeminiFormat:
+class GeminiFormat(MessageFormat):
     """The format of a whole response."""
 
     def read_body(self, body: Json) -> RoundEnd:
-        candidate = _first_candidate(body)
+        candidate = find_first_choice(body, "candidates")
         if candidate is None or not isinstance(candidate.get("content"), dict):
             return RoundEnd(has_failed=True)
         return RoundEnd(
@@ -49,48 +47,56 @@ class GeminiFormat:
         )
 
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        parts = self._render_parts(pairs)
-        return ({"role": "user", "parts": [*parts]},) if parts else ()
+        return ({"role": "user", "parts": [*self.render_next(pairs)]},) if pairs else ()
 
-    def _render_parts(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
-        return tuple({"functionResponse": _make_response(call, text)} for call, text in pairs)
+    def render_next(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        # A response has an id where the call has one.
+        return tuple(
+            {
+                "functionResponse": {
+                    **({"id": call.id} if call.id else {}),
+                    "name": call.name,
+                    "response": {"output": text},
+                }
+            }
+            for call, text in pairs
+        )
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        parts: list[Json] = []
-        for round_ in rounds:
-            for message in round_.visible:
-                parts += message["parts"]
-        return (_make_content(parts),)
+        return (_make_content([part for message in join_visible(rounds) for part in message["parts"]]),)
 
-    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        visible = self.render_visible(rounds)[0]
-        return find_message_replacement(rounds, visible, self.render_results, self._render_parts, _drop_calls)
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        dropped = {(call.id, call.name) for call in calls}
+        kept = []
+        for part in mappings_in(message.get("parts")):
+            call = _get_call(part)
+            if not call or (text_in(call.get("id")), text_in(call.get("name"))) not in dropped:
+                kept.append(part)
+        return (_make_content(kept),) if kept else ()
 
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
-        candidate = dict(_first_candidate(last) or _first_candidate(first) or {})
+        candidate = dict(find_first_choice(last, "candidates") or find_first_choice(first, "candidates") or {})
         candidate["content"] = self.render_visible(rounds)[0]
         if ended:
             candidate["finishReason"] = "STOP"
-        others = [each for each in mappings_in(first.get("candidates")) if int_in(each.get("index"))]
-        merged = {**last, "candidates": [candidate, *others]}
+        merged = {**last, "candidates": [candidate, *list_other_choices(first, "candidates")]}
         merged |= {name: first[name] for name in _IDENTITY if name in first}
         if usage is not None:
             merged[_USAGE] = usage
         return merged
 
 
-class GeminiStream(StreamedResponse):
+class GeminiStream(ChoiceStream):
     """A response as chunks."""
 
     #: Google's clients read a comment as an event, and fail.
     keep_alive_bytes = b""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        super().__init__(names)
-        self._identity: Json = {}
-        self.reset_round(())
+    choices_field = "candidates"
+    finish_field = "finishReason"
+    stopped = "STOP"
+    identity_fields = _IDENTITY
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
         self._parts: list[Json] = []
@@ -101,10 +107,8 @@ class GeminiStream(StreamedResponse):
     def read_event(self, event: Json) -> None:
         self.usage.update_round(event.get(_USAGE))
         self.response_id = self.response_id or text_in(event.get("responseId"))
-        if not self.is_later_round:
-            for name in _IDENTITY:
-                self._identity[name] = self._identity.get(name) or event.get(name)
-        candidate = _first_candidate(event)
+        self.record_identity(event)
+        candidate = find_first_choice(event, "candidates")
         if candidate is None:
             # A prompt that was blocked has no candidates: nothing follows.
             self.has_ended = self.has_ended or "promptFeedback" in event
@@ -118,22 +122,14 @@ class GeminiStream(StreamedResponse):
     def _is_recall(self, part: Json) -> bool:
         return text_in(_get_call(part).get("name")) in self.names
 
-    def may_pass_held(self, event: Json) -> bool:
-        candidates = mappings_in(event.get("candidates"))
-        is_other = bool(candidates) and all(int_in(each.get("index")) for each in candidates)
-        return is_other and not self.is_later_round
-
-    def is_error(self, event: Json) -> bool:
-        return bool(event.get("error"))
-
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def rewrite_event(self, event: Json) -> Json | None:
-        candidate = _first_candidate(event)
+        candidate = find_first_choice(event, "candidates")
         others = [each for each in mappings_in(event.get("candidates")) if each is not candidate]
         changed = dict(event)
         if self.is_later_round:
-            changed |= {name: value for name, value in self._identity.items() if name in event and value}
+            changed = self.restore_identity(event)
             others = []
         if self.usage.earlier is not None and event.get(_USAGE) is not None:
             changed[_USAGE] = self.usage.total()
@@ -147,7 +143,7 @@ class GeminiStream(StreamedResponse):
         return event if changed == event else changed
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        candidate = _first_candidate(event)
+        candidate = find_first_choice(event, "candidates")
         if candidate is None:
             return event, None
         if candidate.get("finishReason") is None:
@@ -159,10 +155,6 @@ class GeminiStream(StreamedResponse):
         content = {name: value for name, value in event.items() if name != _USAGE}
         return {**content, "candidates": [begun, *others]}, {**event, "candidates": [_with_parts(candidate, [])]}
 
-    def mark_stopped(self, event: Json) -> Json:
-        candidates = [{**each, "finishReason": "STOP"} for each in mappings_in(event.get("candidates"))]
-        return {**event, "candidates": candidates}
-
     def collect_content(self) -> Json:
         return _make_content(_join_texts(self._parts))
 
@@ -173,14 +165,6 @@ class GeminiStream(StreamedResponse):
 def _is_truncated(reason: object) -> bool:
     """Return whether a response ended otherwise than by the model's own decision."""
     return text_in(reason) not in ("", "STOP", "FINISH_REASON_UNSPECIFIED")
-
-
-def _first_candidate(body: Json) -> Json | None:
-    """Return the candidate with index 0, which may leave its index out."""
-    for candidate in list_in(body.get("candidates")):
-        if isinstance(candidate, dict) and not int_in(candidate.get("index")):
-            return candidate
-    return None
 
 
 def _list_parts(candidate: AnyJson) -> list[Any]:
@@ -206,23 +190,6 @@ def _parse_call(call: AnyJson) -> RecallCall:
     return RecallCall(
         id=text_in(call.get("id")), name=text_in(call.get("name")), arguments=mapping_in(call.get("args"))
     )
-
-
-def _make_response(call: RecallCall, text: str) -> Json:
-    """Return the response to a call. It has an id where the call has one."""
-    named = {"id": call.id} if call.id else {}
-    return {**named, "name": call.name, "response": {"output": text}}
-
-
-def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
-    """Return the message without these calls, which got no result; () if nothing is left."""
-    dropped = {(call.id, call.name) for call in calls}
-    kept = []
-    for part in mappings_in(message.get("parts")):
-        call = _get_call(part)
-        if not call or (text_in(call.get("id")), text_in(call.get("name"))) not in dropped:
-            kept.append(part)
-    return (_make_content(kept),) if kept else ()
 
 
 def _join_texts(parts: Sequence[Json]) -> list[Json]:

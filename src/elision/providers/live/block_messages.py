@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
-from elision.providers.live.pieces import Location, Piece
+from elision.providers.live.pieces import LiveDialect, Location, Piece
 from elision.providers.shared.json_reading import Json, ToolResult
-from elision.trajectory.content import Content
-from elision.trajectory.turn import Message
 
 
-class BlockMessageDialect(ABC):
+class BlockMessageDialect(LiveDialect):
     """A dialect whose messages have content in blocks, which are hidden one by one."""
 
     joins_assistant_messages = True
     has_blocks = True
-    content_field = "content"
-
-    @abstractmethod
-    def make_block(self, text: str) -> dict[str, Any]:
-        """Return a block that says `text`."""
-
-    @abstractmethod
-    def parse_words(self, value: object) -> Content:
-        """Read what a user or a system prompt says: a text, or blocks that are no results."""
 
     @abstractmethod
     def parse_block_result(self, block: object) -> ToolResult | None:
@@ -32,10 +21,6 @@ class BlockMessageDialect(ABC):
 
     def make_user_message(self, text: str) -> dict[str, Any]:
         return {"role": "user", self.content_field: [self.make_block(text)]}
-
-    def parse_system(self, value: object) -> list[Message]:
-        words = self.parse_words(value)
-        return [Message(role="system", content=words)] if words else []
 
     def list_blocks(self, message: Json) -> list[Any] | None:
         content = message.get(self.content_field)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from elision.providers.shared.json_reading import AssistantMessage, Json, ToolResult
+from elision.providers.shared.json_reading import AssistantMessage, Json, ToolResult, parse_content
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import SEALED_KINDS, Content, Text
 from elision.trajectory.text_pieces import encode_pieces
@@ -53,48 +54,71 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     call_tags: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
-class LiveDialect(Protocol):
-    """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds."""
+class LiveDialect(ABC):
+    """What one provider's shape needs to be read and to be sent on. Never raises, whatever a message holds.
+
+    What is not abstract is as at OpenAI, where a message is hidden as a whole or not at all.
+
+    name: of the API; another one than that of the class where several APIs have the same messages.
+    """
 
     name: str
     #: Roles that a message may have; "" where it may leave its role out.
-    roles: frozenset[str]
+    roles: frozenset[str] = CHAT_ROLES
     #: Those of them that are never the assistant's, unless an item's type says otherwise.
-    client_roles: frozenset[str]
+    client_roles: frozenset[str] = CHAT_CLIENT_ROLES
     #: Whether consecutive messages of the assistant are one turn: the API combines them, or they are items.
     joins_assistant_messages: bool
     #: Whether content comes in blocks.
-    has_blocks: bool
+    has_blocks = False
     #: Whether roles must take turns.
-    alternates_roles: bool
+    alternates_roles = False
     #: Field of a message that holds its content.
-    content_field: str
+    content_field = "content"
     #: Whether a client may mark where entries of the prompt cache end.
-    takes_breakpoints: bool
+    takes_breakpoints = False
 
+    def __init__(self, name: str = "") -> None:
+        if name:
+            self.name = name
+
+    @abstractmethod
     def split_message(self, message: Json, index: int) -> list[Piece]:
         """Return the pieces of message `index`, in order; each block belongs to one."""
-        ...
+
+    @abstractmethod
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
+        """Return a result (a message, or one block of it) with `text` in place of its content."""
+
+    def parse_words(self, value: object) -> Content:
+        """Read what a user or a system prompt says: a text, or blocks that are no results."""
+        return parse_content(value)
 
     def parse_system(self, value: object) -> list[Message]:
         """Read a system prompt that is not among the messages."""
-        ...
+        words = self.parse_words(value)
+        return [Message(role="system", content=words)] if words else []
 
     def list_blocks(self, message: Json) -> list[Any] | None:
         """Return the content blocks if pieces may be single blocks; None if a message is one piece."""
-        ...
-
-    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
-        """Return a result (a message, or one block of it) with `text` in place of its content."""
-        ...
+        return None
 
     def make_block(self, text: str) -> dict[str, Any]:
         """Return a block that says `text`, where content comes in blocks."""
-        ...
+        return {"type": "text", "text": text}
 
     def make_user_message(self, text: str) -> dict[str, Any]:
         """Return a message in the user's role that says `text`."""
-        ...
+        return {"role": "user", "content": text}
+
+
+def read_plain_message(message: Json, location: Location) -> list[Piece]:
+    """Read a message of OpenAI's that is neither the assistant's nor a result."""
+    words = parse_content(message.get("content"))
+    match message.get("role"):
+        case "system" | "developer" as role:
+            return [Piece(kind="system", location=location, words=words, role=role)]
+    return [Piece(kind="user", location=location, words=words)]
 
 
 def tag_pieces(pieces: Sequence[Piece], tags: MessageTags) -> list[Piece]:
@@ -152,15 +176,9 @@ def _list_words(piece: Piece) -> list[str]:
         elif part.kind not in SEALED_KINDS:
             words.append(f"{part.kind} {json.dumps(strip_passing(part.data), sort_keys=True, default=str)}")
     for action in actions:
-        words += (f"call {action.name}", _normalize_arguments(action))
+        decoded = action.decoded_arguments
+        words += (f"call {action.name}", json.dumps(decoded, sort_keys=True) if decoded else action.arguments)
     return words
-
-
-def _normalize_arguments(action: Action) -> str:
-    decoded = action.decoded_arguments
-    if decoded:
-        return json.dumps(decoded, sort_keys=True)
-    return action.arguments
 
 
 def strip_passing(value: object) -> object:

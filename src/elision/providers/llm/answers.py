@@ -27,7 +27,7 @@ class EndpointAnswer:
     message:  the assistant message as it goes back in the next request, with everything the provider wants back.
     """
 
-    text: str
+    text: str = ""
     usage: Usage | None = None
     stop: StopReason = "end"
     reasoning: str = ""

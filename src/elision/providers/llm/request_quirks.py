@@ -14,11 +14,13 @@ class ModelQuirks:
 
     takes_temperature: whether `temperature` may be set; reasoning models reject it.
     limit_field:       the name of the field that limits the answer; servers differ.
+    group:             the field that holds both; "" where they are fields of the request itself.
     """
 
-    def __init__(self, *, takes_temperature: bool = True, limit_field: str = "max_tokens") -> None:
+    def __init__(self, *, takes_temperature: bool = True, limit_field: str = "max_tokens", group: str = "") -> None:
         self.takes_temperature = takes_temperature
         self.limit_field = limit_field
+        self._group = group
         self._has_switched_limit = False
 
     def build_fields(self, max_tokens: int, temperature: float | None = 0) -> dict[str, Any]:
@@ -26,7 +28,7 @@ class ModelQuirks:
         fields: dict[str, Any] = {self.limit_field: max_tokens}
         if self.takes_temperature and temperature is not None:
             fields["temperature"] = temperature
-        return fields
+        return {self._group: fields} if self._group else fields
 
     def learn_from(self, fault: EndpointFault) -> None:
         """Change the fields that `fault`, a refusal, names."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.providers.live.pieces import Location, Piece
-from elision.providers.live.whole_messages import WholeMessageDialect, read_plain_message
+from elision.providers.live.pieces import LiveDialect, Location, Piece, read_plain_message
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.shared.json_reading import Json, text_in
 
 
-class LiveOpenAIChat(WholeMessageDialect):
+class LiveOpenAIChat(LiveDialect):
     """Chat completions, and the many servers that speak it."""
 
     name = "openai"

@@ -33,12 +33,6 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 }
 
 
-def make_quirks(model: str, is_official: bool, extra: Mapping[str, Any]) -> ModelQuirks:
-    """Return what is known of a model: the limit has another name at OpenAI than elsewhere."""
-    limit = "max_completion_tokens" if is_official else "max_tokens"
-    return ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field=limit)
-
-
 def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any]) -> Json:
     """Return the fields of a request that hold the conversation."""
     prompt = [{"role": "system", "content": system}] if system else []
@@ -98,7 +92,11 @@ def _make_history_message(message: Mapping[str, Any]) -> Json:
 
 CLIENT: Final = ClientFormat(
     make_url=lambda base_url, model: f"{base_url.rstrip('/')}/chat/completions",
-    make_quirks=make_quirks,
+    # The limit has another name at OpenAI than elsewhere.
+    make_quirks=lambda model, is_official, extra: ModelQuirks(
+        takes_temperature=not is_reasoning_model(model),
+        limit_field="max_completion_tokens" if is_official else "max_tokens",
+    ),
     build_conversation=build_conversation,
     make_user_message=LiveOpenAIChat().make_user_message,
     add_to_extension=add_to_extension,
@@ -159,7 +157,6 @@ OPENAI_CHAT: Final = Provider(
     make_renderer=OpenAIChatRenderer,
     render_tool=render_tool,
     takes_clear_reasoning=True,
-    checks_thinking=False,
     response_format=ChatFormat(),
     unstored_format=ChatFormat(),
     make_stream=ChatStream,

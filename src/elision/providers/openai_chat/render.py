@@ -12,9 +12,9 @@ from typing import Any
 
 from elision.providers.shared.base_renderer import (
     NO_RESULT_TEXT,
-    BaseRenderer,
     JsonMessage,
     TurnCalls,
+    ViewRenderer,
     describe_part,
     find_image,
 )
@@ -31,7 +31,7 @@ def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
     return {"type": "function", "function": function}
 
 
-class OpenAIChatRenderer(BaseRenderer):
+class OpenAIChatRenderer(ViewRenderer):
     """One session's messages. A message of one text has a string for content, any other a list of parts."""
 
     def __init__(self, *, no_result_text: str = NO_RESULT_TEXT, sends_reasoning: bool = True) -> None:

@@ -1,7 +1,6 @@
 """Chat completions that call a recall tool. Chunks and their accumulation as in the SDK, openai 3.54.
 
-Limits: only the choice with index 0 is read. The others pass unchanged in the first round, and are dropped in later
-ones. In a body, `logprobs` are those of the last round. A recall tool called by the legacy `function_call` is not
+Limits: in a body, `logprobs` are those of the last round. A recall tool called by the legacy `function_call` is not
 recognised: the tools are never offered that way.
 """
 
@@ -12,11 +11,10 @@ from typing import Any
 
 from elision.providers.openai_chat.deltas import assemble_value, is_indexed_list, merge_delta
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
+from elision.providers.streaming.choices import ChoiceStream, find_first_choice, list_other_choices
 from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.replacement import find_message_replacement
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
-from elision.providers.streaming.streamed_response import StreamedResponse
+from elision.providers.streaming.response_writer import MessageFormat
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
 
 _TRUNCATED = frozenset(("length", "content_filter"))
 #: Fields of every chunk that identify the response.
@@ -25,11 +23,11 @@ _IDENTITY = ("id", "created", "model")
 _CONTENT_FIELDS = ("content", "tool_calls", "function_call", "refusal", "audio")
 
 
-class ChatFormat:
+class ChatFormat(MessageFormat):
     """The format of a whole completion."""
 
     def read_body(self, body: Json) -> RoundEnd:
-        choice = _first_choice(body)
+        choice = find_first_choice(body, "choices")
         if choice is None or not isinstance(choice.get("message"), dict):
             return RoundEnd(has_failed=True)
         return RoundEnd(content=choice["message"], is_truncated=text_in(choice.get("finish_reason")) in _TRUNCATED)
@@ -55,50 +53,47 @@ class ChatFormat:
         return tuple({"role": "tool", "tool_call_id": call.id, "content": text} for call, text in pairs)
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        messages: list[Json] = []
-        for round_ in rounds:
-            messages += round_.visible
-        return (_merge_messages(messages),)
+        return (_merge_messages(join_visible(rounds)),)
 
-    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        return find_message_replacement(
-            rounds, self.render_visible(rounds)[0], self.render_results, self.render_results, _drop_calls
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        ids = {call.id for call in calls}
+        kept = _with_calls(
+            message, [call for call in mappings_in(message.get("tool_calls")) if str(call.get("id")) not in ids]
         )
+        return (kept,) if _has_content(kept) else ()
 
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
         visible = self.render_visible(rounds)[0]
-        choice = dict(_first_choice(last) or _first_choice(first) or {})
+        choice = dict(find_first_choice(last, "choices") or find_first_choice(first, "choices") or {})
         choice["message"] = {**mapping_in(choice.get("message")), **visible}
         if not visible.get("tool_calls"):
             choice["message"].pop("tool_calls", None)
         if ended:
             choice["finish_reason"] = "stop"
-        other_choices = [other for other in mappings_in(first.get("choices")) if int_in(other.get("index"))]
-        merged = {**last, "choices": [choice, *other_choices]}
-        for key in _IDENTITY:
-            if key in first:
-                merged[key] = first[key]
+        merged = {**last, "choices": [choice, *list_other_choices(first, "choices")]}
+        merged |= {key: first[key] for key in _IDENTITY if key in first}
         if usage is not None:
             merged["usage"] = usage
         return merged
 
 
-class ChatStream(StreamedResponse):
+class ChatStream(ChoiceStream):
     """A completion as chunks."""
 
     end_markers = (b"[DONE]",)
+    choices_field = "choices"
+    finish_field = "finish_reason"
+    stopped = "stop"
+    identity_fields = _IDENTITY
 
     def __init__(self, names: frozenset[str]) -> None:
-        super().__init__(names)
-        self._identity: Json = {}
-        self._next_index = 0
         self._has_sent_role = False
         #: Field -> how many of its indexed entries earlier rounds had; and this round, so far.
         self._index_offsets: dict[str, int] = {}
         self._entry_counts: dict[str, int] = {}
-        self.reset_round(())
+        super().__init__(names)
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
         self._message: Json = {}
@@ -106,7 +101,6 @@ class ChatStream(StreamedResponse):
         self._incoming_calls = _CallNumbering()
         self._outgoing_calls = _CallNumbering()
         self._call_names: dict[int, str] = {}
-        self._client_indexes: dict[int, int | None] = {}
         self._finish_reason: object = None
         for key, count in self._entry_counts.items():
             self._index_offsets[key] = self._index_offsets.get(key, 0) + count
@@ -117,11 +111,9 @@ class ChatStream(StreamedResponse):
     def read_event(self, event: Json) -> None:
         self.usage.update_round(event.get("usage"))
         self.response_id = self.response_id or str(event.get("id") or "")
-        if not self.is_later_round:
-            for key in _IDENTITY:
-                # The event that Azure sends before everything else has none of them.
-                self._identity[key] = self._identity.get(key) or event.get(key)
-        choice = _first_choice(event)
+        # The event that Azure sends before everything else identifies nothing.
+        self.record_identity(event)
+        choice = find_first_choice(event, "choices")
         if choice is None:
             return
         delta = mapping_in(choice.get("delta"))
@@ -158,13 +150,6 @@ class ChatStream(StreamedResponse):
                 last = max(int_in(entry["index"]) or 0 for entry in value)
                 self._entry_counts[key] = max(self._entry_counts.get(key, 0), last + 1)
 
-    def may_pass_held(self, event: Json) -> bool:
-        choices = mappings_in(event.get("choices"))
-        return bool(choices) and not self.is_later_round and all(int_in(choice.get("index")) for choice in choices)
-
-    def is_error(self, event: Json) -> bool:
-        return bool(event.get("error"))
-
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def rewrite_event(self, event: Json) -> Json | None:
@@ -186,9 +171,7 @@ class ChatStream(StreamedResponse):
         sums_usage = has_usage and self.usage.earlier is not None
         if is_same and not self.is_later_round and not sums_usage:
             return event
-        changed = dict(event)
-        if self.is_later_round:
-            changed |= {key: value for key, value in self._identity.items() if key in event and value}
+        changed = self.restore_identity(event) if self.is_later_round else dict(event)
         changed["choices"] = rewritten
         if sums_usage:
             changed["usage"] = self.usage.total()
@@ -233,23 +216,16 @@ class ChatStream(StreamedResponse):
                     renumbered.append(call)
                 continue
             number = self._outgoing_calls.number_call(call)
-            if number not in self._client_indexes:
-                self._client_indexes[number] = self._assign_index(number, int_in(call.get("index")) or 0)
-            client_index = self._client_indexes[number]
-            if client_index is not None:
+            is_hidden = self._call_names.get(number) in self.names
+            client_index = self.assign_index(number, int_in(call.get("index")) or 0, is_hidden=is_hidden)
+            if client_index is None:
+                self.is_unchanged = False
+            else:
                 renumbered.append({**call, "index": client_index} if "index" in call else call)
         return renumbered
 
-    def _assign_index(self, number: int, index: int) -> int | None:
-        if self._call_names.get(number) in self.names:
-            self.is_unchanged = False
-            return None
-        client_index = index if self.is_unchanged else self._next_index
-        self._next_index = max(self._next_index, client_index + 1)
-        return client_index
-
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
-        choice = _first_choice(event)
+        choice = find_first_choice(event, "choices")
         if choice is None:
             return (event, None) if event.get("usage") is None else (None, event)
         if choice.get("finish_reason") is None:
@@ -260,10 +236,6 @@ class ChatStream(StreamedResponse):
         content = {key: value for key, value in event.items() if key != "usage"}
         content["choices"] = [{**choice, "finish_reason": None}, *others]
         return content, {**event, "choices": [{**choice, "delta": {}}]}
-
-    def mark_stopped(self, event: Json) -> Json:
-        choices = [{**choice, "finish_reason": "stop"} for choice in mappings_in(event.get("choices"))]
-        return {**event, "choices": choices}
 
     def collect_content(self) -> Json:
         message: Json = assemble_value(self._message)
@@ -305,14 +277,6 @@ class _CallNumbering:
         return number
 
 
-def _first_choice(body: Json) -> Json | None:
-    """Return the choice with index 0."""
-    for choice in mappings_in(body.get("choices")):
-        if not int_in(choice.get("index")):
-            return choice
-    return None
-
-
 def _get_function(call: Json) -> Json:
     return mapping_in(call.get("function"))
 
@@ -339,16 +303,6 @@ def _with_calls(message: Json, calls: list[Json]) -> Json:
     if not calls:
         del changed["tool_calls"]
     return changed
-
-
-def _drop_calls(message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
-    """Return the message without these calls, which got no result; () if nothing is left."""
-    ids = {call.id for call in calls}
-    left = [call for call in mappings_in(message.get("tool_calls")) if str(call.get("id")) not in ids]
-    kept = {key: value for key, value in message.items() if key != "tool_calls"}
-    if left:
-        kept["tool_calls"] = left
-    return (kept,) if _has_content(kept) else ()
 
 
 def _merge_messages(messages: Iterable[Json]) -> Json:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elision.providers.live.pieces import Location, Piece
-from elision.providers.live.whole_messages import WholeMessageDialect, read_plain_message
+from elision.providers.live.pieces import LiveDialect, Location, Piece, read_plain_message
 from elision.providers.openai_responses import parse as openai_responses
 from elision.providers.openai_responses.parse import OUTPUTS
 from elision.providers.shared.json_reading import Json, text_in
@@ -19,7 +18,7 @@ _CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_tri
 _SETTINGS = frozenset(("additional_tools", "configuration_update"))
 
 
-class LiveOpenAIResponses(WholeMessageDialect):
+class LiveOpenAIResponses(LiveDialect):
     """`input` of the Responses API, as a list of items."""
 
     name = "openai-responses"

@@ -86,12 +86,11 @@ def defines_tool(definition: Json) -> bool:
 
 def has_own_signs(items: Iterable[Json], request: Json) -> bool:
     """Return whether a conversation bears a sign of this API: an item or a content part of its own."""
-    return any(_is_own_item(item) for item in items)
-
-
-def _is_own_item(item: Json) -> bool:
-    kinds = {text_in(part.get("type")) for part in mappings_in(item.get("content"))}
-    return text_in(item.get("type")) in ITEMS or not _OWN_PARTS.isdisjoint(kinds)
+    for item in items:
+        kinds = {text_in(part.get("type")) for part in mappings_in(item.get("content"))}
+        if text_in(item.get("type")) in ITEMS or not _OWN_PARTS.isdisjoint(kinds):
+            return True
+    return False
 
 
 def read_call_id(item: Json) -> str:

@@ -25,11 +25,6 @@ from elision.trajectory.foreign_json import parse_object
 from elision.trajectory.plan import LivePrefix
 
 
-def make_quirks(model: str, is_official: bool, extra: Mapping[str, Any]) -> ModelQuirks:
-    """Return what is known of a model."""
-    return ModelQuirks(takes_temperature=not is_reasoning_model(model), limit_field="max_output_tokens")
-
-
 def build_conversation(messages: Sequence[Any], system: Any, tools: Sequence[Any]) -> Json:
     """Return the fields of a request that hold the conversation."""
     fields: Json = {"input": list(messages)}
@@ -61,6 +56,7 @@ def parse_answer(reply: Mapping[str, Any]) -> EndpointAnswer | EndpointFault:
     text = "\n".join(filter(None, (join_text(parse_item(message).content) for message in messages)))
     return EndpointAnswer(
         text=text,
+        calls=tuple(call for item in items for call in parse_item(item).actions),
         stop=_find_stop(reply, items, messages),
         usage=parse_usage(reply.get("usage")),
         reported=mapping_in(reply.get("usage")),
@@ -85,7 +81,9 @@ def _find_stop(
 
 CLIENT: Final = ClientFormat(
     make_url=lambda base_url, model: f"{base_url.rstrip('/')}/responses",
-    make_quirks=make_quirks,
+    make_quirks=lambda model, is_official, extra: ModelQuirks(
+        takes_temperature=not is_reasoning_model(model), limit_field="max_output_tokens"
+    ),
     build_conversation=build_conversation,
     make_user_message=make_user_message,
     add_to_extension=add_to_extension,
@@ -158,8 +156,6 @@ OPENAI_RESPONSES: Final = Provider(
     render_tool=render_tool,
     search_tool={"type": "tool_search"},
     list_seen_deferred=lambda tool: [{name: tool[name] for name in ("name", "description") if name in tool}],
-    takes_clear_reasoning=False,
-    checks_thinking=False,
     response_format=ResponsesFormat(),
     unstored_format=ResponsesFormat(stored=False),
     make_stream=ResponsesStream,

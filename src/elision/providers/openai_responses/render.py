@@ -11,7 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from elision.providers.shared.base_renderer import BaseRenderer, JsonMessage, TurnCalls, describe_part, find_image
+from elision.providers.shared.base_renderer import (
+    JsonMessage,
+    RecordedParts,
+    TurnCalls,
+    ViewRenderer,
+    copy_recorded,
+    describe_part,
+    find_image,
+)
 from elision.providers.shared.json_reading import join_lines
 from elision.trajectory.content import Content, Opaque, Part, Text
 from elision.trajectory.turn import Action, Message
@@ -20,9 +28,8 @@ from elision.trajectory.turn import Action, Message
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 
 #: Parts and items kept as they were recorded -> fields that they cannot be without, and of which type.
-_Fields = Mapping[str, type]
-_IN_USER: Mapping[str, _Fields] = {"input_image": {"detail": str}, "input_file": {}}
-_IN_ASSISTANT: Mapping[str, _Fields] = {
+_IN_USER: RecordedParts = {"input_image": {"detail": str}, "input_file": {}}
+_IN_ASSISTANT: RecordedParts = {
     "reasoning": {"id": str, "summary": list, "encrypted_content": str},
     "web_search_call": {"id": str, "action": dict, "status": str},
     "image_generation_call": {"id": str, "status": str, "result": str},
@@ -40,7 +47,7 @@ def render_tool(tool: Mapping[str, Any]) -> JsonMessage:
     }
 
 
-class OpenAIResponsesRenderer(BaseRenderer):
+class OpenAIResponsesRenderer(ViewRenderer):
     """One session's items: messages, reasoning, calls and their outputs, each an item of its own."""
 
     def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
@@ -110,14 +117,10 @@ def _make_text(text: str) -> JsonMessage:
     return {"type": "input_text", "text": text}
 
 
-def _copy_recorded(part: Opaque, allowed: Mapping[str, _Fields]) -> JsonMessage | None:
-    """Copy a recorded item without nulls and without its breakpoint, of which a request writes four."""
-    fields = allowed.get(part.kind)
-    if fields is None or part.data is None:
-        return None
-    if not all(isinstance(part.data.get(name), kind) for name, kind in fields.items()):
-        return None
-    return {name: value for name, value in part.data.items() if value is not None and name != "prompt_cache_breakpoint"}
+def _copy_recorded(part: Opaque, allowed: RecordedParts) -> JsonMessage | None:
+    """Copy a recorded item without nulls."""
+    copied = copy_recorded(part, allowed, "prompt_cache_breakpoint")
+    return copied and {name: value for name, value in copied.items() if value is not None}
 
 
 def _render_image(part: Opaque) -> JsonMessage | None:

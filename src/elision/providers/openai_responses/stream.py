@@ -14,8 +14,8 @@ from elision.providers.live.pieces import digest_pieces
 from elision.providers.openai_responses.live import LiveOpenAIResponses
 from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
 from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.response_writer import ProviderFormat
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd, join_visible
 from elision.providers.streaming.streamed_response import StreamedResponse
 
 _LIVE = LiveOpenAIResponses()
@@ -42,7 +42,7 @@ _IDENTITY = ("id", "created_at", "model")
 _NAMELESS = frozenset(("function_call", "custom_tool_call"))
 
 
-class ResponsesFormat:
+class ResponsesFormat(ProviderFormat):
     """The format of a whole Responses object.
 
     stored: whether the provider stores responses, and finds their items by id. If not, it refuses reasoning without its
@@ -79,10 +79,7 @@ class ResponsesFormat:
         return tuple({"type": "function_call_output", "call_id": call.id, "output": text} for call, text in pairs)
 
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
-        items: list[Json] = []
-        for round_ in rounds:
-            items += filter(self._is_accepted, round_.visible)
-        return tuple(items)
+        return tuple(filter(self._is_accepted, join_visible(rounds)))
 
     def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
         """Find the items to insert: hidden items come before the next visible item that identifies a history.
@@ -147,10 +144,7 @@ class ResponsesFormat:
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
-        output: list[Json] = []
-        for round_ in rounds:
-            output += round_.visible
-        merged = {**last, "output": output}
+        merged = {**last, "output": join_visible(rounds)}
         if usage is not None:
             merged["usage"] = usage
         return merged
@@ -159,21 +153,17 @@ class ResponsesFormat:
 class ResponsesStream(StreamedResponse):
     """A response as events."""
 
+    identity_fields = _IDENTITY
+
     def __init__(self, names: frozenset[str]) -> None:
-        super().__init__(names)
-        self._identity: Json = {}
-        #: The next output index, and the next sequence number, at the client.
-        self._next_index = 0
+        #: The next sequence number at the client.
         self._sequence = 0
-        self.reset_round(())
+        super().__init__(names)
 
     def reset_round(self, rounds: Sequence[AnswerRound]) -> None:
-        self._visible_items: list[Json] = []
-        for round_ in rounds:
-            self._visible_items += round_.visible
+        self._visible_items = join_visible(rounds)
         self._started_items: dict[int, Json] = {}
         self._finished_items: dict[int, Json] = {}
-        self._client_indexes: dict[int, int | None] = {}
         self._final_response: Json = {}
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -200,10 +190,7 @@ class ResponsesStream(StreamedResponse):
 
     def _record_lifecycle(self, response: Json, *, ending: bool, completed: object) -> None:
         self.response_id = self.response_id or str(response.get("id") or "")
-        if not self.is_later_round:
-            for key in _IDENTITY:
-                if response.get(key) is not None:
-                    self._identity.setdefault(key, response[key])
+        self.record_identity(response)
         if ending:
             self.usage.update_round(response.get("usage"))
             self._final_response = {**response, "type": completed}
@@ -218,7 +205,8 @@ class ResponsesStream(StreamedResponse):
             return None
         changed = event
         if index is not None:
-            client_index = self._assign_index(index)
+            is_hidden = _is_recall_call(self._started_items.get(index, {}), self.names)
+            client_index = self.assign_index(index, index, is_hidden=is_hidden)
             if client_index is None:
                 return None
             if client_index != index:
@@ -226,16 +214,6 @@ class ResponsesStream(StreamedResponse):
         elif kind in _ENDINGS and not self.is_unchanged:
             changed = {**event, "response": self._rewrite_response(mapping_in(event.get("response")))}
         return self._renumber_sequence(changed)
-
-    def _assign_index(self, index: int) -> int | None:
-        if index not in self._client_indexes:
-            if _is_recall_call(self._started_items.get(index, {}), self.names):
-                self._client_indexes[index] = None
-            else:
-                client_index = index if self.is_unchanged else self._next_index
-                self._next_index = max(self._next_index, client_index + 1)
-                self._client_indexes[index] = client_index
-        return self._client_indexes[index]
 
     def _renumber_sequence(self, event: Json) -> Json:
         upstream_number = int_in(event.get("sequence_number"))
@@ -248,7 +226,7 @@ class ResponsesStream(StreamedResponse):
         return {**event, "sequence_number": number}
 
     def _rewrite_response(self, response: Json) -> Json:
-        changed = {**response, **{key: value for key, value in self._identity.items() if key in response}}
+        changed = self.restore_identity(response)
         output = response.get("output")
         # Some servers end with an empty output, and expect that the client gathered the items.
         if isinstance(output, list) and (output or not self._finished_items):
@@ -293,12 +271,12 @@ def _is_recall_call(item: Json, names: frozenset[str]) -> bool:
 def _has_open_calls(items: Sequence[Json]) -> bool:
     """Return whether the client has a call to answer."""
     answered = {str(item.get("call_id")) for item in items if text_in(item.get("type")).endswith("_output")}
-    return any(_is_client_call(item) and str(item.get("call_id", item.get("id"))) not in answered for item in items)
-
-
-def _is_client_call(item: Json) -> bool:
-    kind = text_in(item.get("type"))
-    return kind in _CLIENTS or (kind == "tool_search_call" and item.get("execution") == "client")
+    for item in items:
+        kind = text_in(item.get("type"))
+        is_client = kind in _CLIENTS or (kind == "tool_search_call" and item.get("execution") == "client")
+        if is_client and str(item.get("call_id", item.get("id"))) not in answered:
+            return True
+    return False
 
 
 def _parse_call(item: Json) -> RecallCall:

@@ -17,12 +17,12 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from elision.providers.shared.json_reading import MEDIA, Json, dump_json, mapping_in, text_in
-from elision.trajectory.content import SEALED_KINDS, Content, Opaque, make_content
+from elision.trajectory.content import SEALED_KINDS, Content, Opaque, Text, make_content
 from elision.trajectory.turn import Action, Message, Observation, Turn
 from elision.trajectory.view import Segment, View
 
@@ -31,22 +31,6 @@ JsonMessage: TypeAlias = dict[str, Any]
 
 #: Sent as the result of a call that has none.
 NO_RESULT_TEXT = "[No result was recorded.]"
-
-
-class ViewRenderer(Protocol):
-    """Turns the views of one session into the messages of its requests."""
-
-    def render_messages(self, view: View) -> list[JsonMessage]:
-        """Return the request's `messages`. The list is the caller's; the messages in it must not be changed."""
-        ...
-
-    def render_unmarked(self, view: View) -> list[JsonMessage]:
-        """Return the messages without cache markers, which a prompt cache does not compare."""
-        ...
-
-    def render_system(self, view: View) -> list[JsonMessage]:
-        """Return the system prompt as blocks if the dialect keeps it apart; else []."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +44,6 @@ class TurnCalls:
     turn: Turn
     calls: tuple[tuple[str, Action], ...]
     answered_ids: tuple[str, ...]
-
-    @property
-    def unanswered_ids(self) -> list[str]:
-        given = set(self.answered_ids)
-        return [id for id, _ in self.calls if id not in given]
 
     @property
     def last_result_position(self) -> int:
@@ -85,8 +64,10 @@ def _match_results(turn: Turn, calls: Iterable[tuple[str, Action]]) -> Iterator[
         yield ids.pop(0) if ids else ""
 
 
-class BaseRenderer(ABC):
-    """A renderer but for the dialect: which messages a segment becomes, and how they are joined.
+class ViewRenderer(ABC):
+    """Turns the views of one session into the messages of its requests.
+
+    A dialect says which messages a segment becomes, and how they are joined.
 
     no_result_text: result of a call that has none; "" leaves the call open.
     """
@@ -107,13 +88,16 @@ class BaseRenderer(ABC):
         self._used_ids: set[str] = set()
 
     def render_messages(self, view: View) -> list[JsonMessage]:
+        """Return the request's `messages`. The list is the caller's; the messages in it must not be changed."""
         return self.render_unmarked(view)
 
     def render_unmarked(self, view: View) -> list[JsonMessage]:
+        """Return the messages without cache markers, which a prompt cache does not compare."""
         self._follow_view(view)
         return self._messages.copy()
 
     def render_system(self, view: View) -> list[JsonMessage]:
+        """Return the system prompt as blocks if the dialect keeps it apart; else []."""
         return []
 
     # -- what a dialect says --------------------------------------------------------------------------------------
@@ -191,10 +175,9 @@ class BaseRenderer(ABC):
         )
         exchange = TurnCalls(turn, calls, tuple(_match_results(turn, calls)))
         self._turn_calls.append((place, exchange))
+        missing: list[str] = []
         if self.no_result_text:
-            missing = exchange.unanswered_ids
-        else:
-            missing = []
+            missing = [id for id, _ in calls if id not in exchange.answered_ids]
         return self._render_assistant(exchange) + [
             self._render_result(id, make_content(self.no_result_text), None) for id in missing
         ]
@@ -226,6 +209,40 @@ class BaseRenderer(ABC):
             id = f"{id}_{turn}_{position}"
         self._used_ids.add(id)
         return id
+
+
+#: A conversation must begin with the user.
+OPENING_TEXT = "[The conversation begins.]"
+#: Two messages of the model with nothing between them; one at the end would be taken for the beginning of the answer.
+CONTINUE_TEXT = "[Continue.]"
+
+
+class BlockRenderer(ViewRenderer):
+    """A renderer for an API with two roles that take turns, content in blocks, and the system prompt apart."""
+
+    def render_system(self, view: View) -> list[JsonMessage]:
+        self._follow_view(view)
+        blocks: list[JsonMessage] = []
+        for segment in view.track.segments[: view.length]:
+            if segment.kind == "head" and isinstance(segment.source, Message) and segment.source.role != "user":
+                blocks += self._render_system(segment.source.content)
+        return blocks
+
+    @abstractmethod
+    def _render_system(self, parts: Content) -> list[JsonMessage]:
+        """Render a system prompt."""
+
+    def _render_message(self, message: Message, *, head: bool) -> list[JsonMessage]:
+        if message.role == "user":
+            return self._render_user(message.content)
+        if head:
+            return []  # see `render_system`
+        # Few models take a system's words between turns, so they are the user's, named for what they are.
+        return self._render_user((Text("[System message]"), *message.content))
+
+    def _make_messages(self, role: str, blocks: list[JsonMessage]) -> list[JsonMessage]:
+        """Return a message with `blocks`; none without blocks, since an empty message is rejected."""
+        return [{"role": role, self.content_field: blocks}] if blocks else []
 
 
 def parse_input(arguments: str) -> dict[str, Any]:
@@ -295,6 +312,24 @@ def _make_image(media: str, data: str, url: str) -> Image | None:
     if url or (media and data):
         return Image(media, data, url)
     return None
+
+
+#: Fields that a recorded part cannot be without, with their types; by the kind of the part.
+RecordedParts: TypeAlias = Mapping[str, Mapping[str, type]]
+
+
+def copy_recorded(part: Opaque, allowed: RecordedParts, mark_field: str) -> JsonMessage | None:
+    """Copy a part as it was recorded, without its cache breakpoint: four are allowed in all, and the view sets them.
+
+    None unless `allowed` has its kind, and it has all that is needed.
+    """
+    fields = allowed.get(part.kind)
+    data = part.data
+    if fields is None or data is None:
+        return None
+    if not all(name in data and isinstance(data[name], kind) for name, kind in fields.items()):
+        return None
+    return {name: value for name, value in data.items() if name != mark_field}
 
 
 def describe_part(part: Opaque) -> str:

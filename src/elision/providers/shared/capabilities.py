@@ -38,7 +38,7 @@ class Capabilities:
     takes_audio:   a message may hold audio; True where it is not known.
     takes_prefill: a request may end with the beginning of the answer; True where it is not known.
     thinking:      whether it thinks.
-    trust, source: of the row as a whole; the weakest of its facts.
+    trust:         of the row as a whole; the weakest of its facts. Their sources are in the comments.
     """
 
     model: str
@@ -53,14 +53,6 @@ class Capabilities:
     takes_prefill: bool = True
     thinking: ModelThinking = "no"
     trust: Trust = "M"
-    source: str = ""
-
-
-_BOUND_SOURCE = (
-    "preserved-thinking (Nov 2026), context-editing (copy of Sept 2026), models overview: platform.claude.com/docs"
-)
-_CLAUDE_SOURCE = "context-editing, prompt-caching, thinking: platform.claude.com/docs (copies of Sept-Nov 2026)"
-_OPENAI_SOURCE = "developers.openai.com/api/docs/guides/prompt-caching; openai 3.57"
 
 
 def _describe_claude(
@@ -71,7 +63,6 @@ def _describe_claude(
     clears_results: bool = True,
     takes_temperature: bool = False,
     trust: Trust = "M",
-    source: str = _CLAUDE_SOURCE,
 ) -> Capabilities:
     return Capabilities(
         model=model,
@@ -87,7 +78,6 @@ def _describe_claude(
         takes_prefill=thinking in ("no", "manual"),
         thinking=thinking,
         trust=trust,
-        source=source,
     )
 
 
@@ -108,28 +98,23 @@ def _describe_openai(
         takes_temperature=takes_temperature,
         takes_audio=takes_audio,
         thinking=thinking,
-        source=_OPENAI_SOURCE,
     )
-
-
-def _describe_other(
-    model: str, source: str, *, thinking: ModelThinking = "default", trust: Trust = "M"
-) -> Capabilities:
-    return Capabilities(model=model, thinking=thinking, source=source, trust=trust)
 
 
 #: The longest fitting beginning wins. Fable 5.2's clearing is inferred from 5.1's: the list that was read is older.
 TABLE: Final[Sequence[Capabilities]] = (
-    _describe_claude("claude-fable-5-2", "always", binds_thinking=True, source=_BOUND_SOURCE),
-    _describe_claude("claude-fable-5-1", "always", binds_thinking=True, trust="H", source=_BOUND_SOURCE),
+    # context-editing, prompt-caching, thinking: platform.claude.com/docs (copies of Sept-Nov 2026). Where thinking is
+    # bound: preserved-thinking (Nov 2026), context-editing (copy of Sept 2026), models overview, on the same site.
+    _describe_claude("claude-fable-5-2", "always", binds_thinking=True),
+    _describe_claude("claude-fable-5-1", "always", binds_thinking=True, trust="H"),
     _describe_claude("claude-fable-5", "always"),
-    _describe_claude("claude-mythos-5-2", "always", binds_thinking=True, source=_BOUND_SOURCE),
+    _describe_claude("claude-mythos-5-2", "always", binds_thinking=True),
     # Two pages disagree about Mythos 5.1; the newer one says that it checks.
-    _describe_claude("claude-mythos-5-1", "always", binds_thinking=True, trust="L", source=_BOUND_SOURCE),
+    _describe_claude("claude-mythos-5-1", "always", binds_thinking=True, trust="L"),
     _describe_claude("claude-mythos-5", "always"),
-    _describe_claude("claude-opus-5-5", "always", binds_thinking=True, trust="H", source=_BOUND_SOURCE),
-    _describe_claude("claude-sonnet-5-5", "default", binds_thinking=True, source=_BOUND_SOURCE),
-    _describe_claude("claude-haiku-5-5", "default", binds_thinking=True, source=_BOUND_SOURCE),
+    _describe_claude("claude-opus-5-5", "always", binds_thinking=True, trust="H"),
+    _describe_claude("claude-sonnet-5-5", "default", binds_thinking=True),
+    _describe_claude("claude-haiku-5-5", "default", binds_thinking=True),
     _describe_claude("claude-opus-5", "default"),
     _describe_claude("claude-sonnet-5", "default"),
     _describe_claude("claude-opus-4-8", "adaptive"),
@@ -164,6 +149,7 @@ TABLE: Final[Sequence[Capabilities]] = (
         thinking="default",
         trust="-",
     ),
+    # developers.openai.com/api/docs/guides/prompt-caching; openai 3.57.
     *(_describe_openai(name, has_mark_field=True, searches_tools=True) for name in ("gpt-6-1", "gpt-6", "gpt-5-6")),
     *(_describe_openai(name, searches_tools=True) for name in ("gpt-5-5", "gpt-5-4")),
     # "GPT-5.4 nano does not support tool search": OpenAI's changelog of March 2026.
@@ -178,14 +164,20 @@ TABLE: Final[Sequence[Capabilities]] = (
     *(_describe_openai(name) for name in ("o1", "o3", "o4")),
     # Whatever else OpenAI makes caches by itself; nothing more is asked of it.
     _describe_openai("gpt", takes_audio=True),
-    _describe_other("gemini", "ai.google.dev/gemini-api/docs/caching"),
-    _describe_other("deepseek", "api-docs.deepseek.com/guides/kv_cache"),
-    # Explicit marks exist beside the automatic cache and exclude it; the automatic one is left in force.
-    _describe_other("qwen", "alibabacloud.com/help/en/model-studio/context-cache"),
-    _describe_other("grok", "docs.x.ai/developers/advanced-api-usage/prompt-caching"),
-    _describe_other("mistral", "docs.mistral.ai prompt-caching", thinking="no"),
-    _describe_other("kimi", "price tables", trust="L"),
-    _describe_other("glm", "price tables", trust="L"),
+    # ai.google.dev/gemini-api/docs/caching.
+    Capabilities(model="gemini", thinking="default"),
+    # api-docs.deepseek.com/guides/kv_cache.
+    Capabilities(model="deepseek", thinking="default"),
+    # Explicit marks exist beside the automatic cache and exclude it; the automatic one is left in force:
+    # alibabacloud.com/help/en/model-studio/context-cache.
+    Capabilities(model="qwen", thinking="default"),
+    # docs.x.ai/developers/advanced-api-usage/prompt-caching.
+    Capabilities(model="grok", thinking="default"),
+    # docs.mistral.ai prompt-caching.
+    Capabilities(model="mistral"),
+    # Price tables.
+    Capabilities(model="kimi", thinking="default", trust="L"),
+    Capabilities(model="glm", thinking="default", trust="L"),
 )
 #: An unknown name may be any model: nothing is asked of it, and signed thinking is taken for bound,
 #: which costs nothing where there is none.

@@ -2,98 +2,80 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
 
 from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd
+from elision.providers.streaming.streamed_response import StreamedResponse
 from elision.providers.streaming.usage_sum import UsageSum
 from elision.trajectory.foreign_json import parse_object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnd:
-    """One upstream response, at its end.
-
-    output:       bytes that the client can get at once. id: the response's own id.
-    usage:        its counts, where `usage` is not the field that has them.
-    content:      what the model said; None where there is none, as `has_failed` or `is_cut` explains.
-    is_truncated: whether the model was stopped early, so that its last call may be incomplete.
-    has_failed:   whether it is the provider's error, or ends in one: `content` is then what was said before it.
-    is_cut:       whether it ended early. nothing_held: with `is_cut`, whether the client has all that arrived.
-    """
-
-    output: bytes = b""
-    id: str = ""
-    usage: object = None
-    content: Any = None
-    is_truncated: bool = False
-    has_failed: bool = False
-    is_cut: bool = False
-    nothing_held: bool = False
-
-
-class ProviderFormat(Protocol):
+class ProviderFormat(ABC):
     """The format of one API's whole responses."""
 
+    @abstractmethod
     def read_body(self, body: Json) -> RoundEnd:
         """Read a response's body; `has_failed` where it is no response."""
-        ...
 
+    @abstractmethod
     def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
         """Separate recall calls from what the client sees; `content` is that of a `RoundEnd`."""
-        ...
 
+    @abstractmethod
     def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
         """Render results of calls as request messages."""
-        ...
 
+    @abstractmethod
     def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
         """Render what the client was shown as the client will send it back."""
-        ...
 
+    @abstractmethod
     def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
-        """Find what replaces that in requests to the provider."""
-        ...
+        """Find what replaces that in requests to the provider; () where the client saw all of it."""
 
+    @abstractmethod
     def merge_bodies(
         self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
     ) -> Json:
         """Merge all rounds into one body. ended: the last round's calls are dropped, so the response ends by itself."""
-        ...
 
 
-class ResponseWriter(Protocol):
-    """Writes the client's response. has_ended: whether the end of this round has arrived.
+class MessageFormat(ProviderFormat):
+    """A format in which the client is shown all rounds as one message."""
 
-    held_bytes:       bytes that `end_round` has yet to read.
-    keep_alive_bytes: bytes without meaning, for a client that waits; b"" where the format has none.
-    """
+    def render_next(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        """Render results of calls as what joins the client's next message."""
+        return self.render_results(pairs)
 
-    keep_alive_bytes: ClassVar[bytes]
-    has_ended: bool
-    held_bytes: int
+    @abstractmethod
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        """Return the message without these calls, which got no result; () if nothing is left."""
 
-    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
-        """Begin another upstream response, after these rounds."""
-        ...
-
-    def feed(self, chunk: bytes) -> bytes:
-        """Take a chunk of it; return what the client may get now."""
-        ...
-
-    def end_round(self) -> RoundEnd:
-        """End the upstream response."""
-        ...
-
-    def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
-        """Return what was held of the last round: all but its ending if another round follows."""
-        ...
-
-    def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
-        """Return the ending that `release_held(..., another_follows=True)` kept back."""
-        ...
+    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
+        """Return the messages and results of all rounds up to the last message."""
+        if not any(round_.recall_calls for round_ in rounds):
+            return ()
+        messages: list[Json] = []
+        pending: Sequence[tuple[RecallCall, str]] = ()
+        for round_ in rounds:
+            said = round_.messages
+            if round_.recall_calls and not round_.results:
+                said = tuple(kept for message in said for kept in self.drop_calls(message, round_.recall_calls))
+            if not said:
+                continue
+            if messages:
+                messages += self.render_results(pending)
+            messages += said
+            pending = round_.results
+        visible = self.render_visible(rounds)
+        results = self.render_next(pending)
+        if not messages or (tuple(messages) == visible and not results):
+            return ()
+        return (Replacement(index=0, visible=visible[0], messages=tuple(messages), results=results),)
 
 
 class JsonResponse:
@@ -146,3 +128,7 @@ class JsonResponse:
 
     def _render_body(self, rounds: Sequence[AnswerRound], ended: bool) -> bytes:
         return dump_json(self._format.merge_bodies(self._first or {}, self._last, rounds, self._usage.total(), ended))
+
+
+#: What writes the client's response; `StreamedResponse` says what its methods do.
+ResponseWriter: TypeAlias = JsonResponse | StreamedResponse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -36,6 +36,11 @@ class AnswerRound:
     recall_calls: tuple[RecallCall, ...] = ()
     has_client_calls: bool = False
     results: tuple[tuple[RecallCall, str], ...] = ()
+
+
+def join_visible(rounds: Iterable[AnswerRound]) -> list[Json]:
+    """Return what the client is shown of all `rounds`."""
+    return [each for round_ in rounds for each in round_.visible]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,5 +80,27 @@ class RoundOutcome:
     messages: tuple[Json, ...] = ()
     visible: tuple[Json, ...] = ()
     is_done: bool = False
+    is_cut: bool = False
+    nothing_held: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEnd:
+    """One upstream response, at its end.
+
+    output:       bytes that the client can get at once. id: the response's own id.
+    usage:        its counts, where `usage` is not the field that has them.
+    content:      what the model said; None where there is none, as `has_failed` or `is_cut` explains.
+    is_truncated: whether the model was stopped early, so that its last call may be incomplete.
+    has_failed:   whether it is the provider's error, or ends in one: `content` is then what was said before it.
+    is_cut:       whether it ended early. nothing_held: with `is_cut`, whether the client has all that arrived.
+    """
+
+    output: bytes = b""
+    id: str = ""
+    usage: object = None
+    content: Any = None
+    is_truncated: bool = False
+    has_failed: bool = False
     is_cut: bool = False
     nothing_held: bool = False

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.response_writer import RoundEnd
-from elision.providers.streaming.rounds import AnswerRound, Json
+from elision.providers.streaming.rounds import AnswerRound, Json, RoundEnd
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
 from elision.providers.streaming.usage_sum import UsageSum
 from elision.trajectory.foreign_json import parse_object
@@ -29,17 +28,27 @@ class StreamedResponse(ABC):
     #: The data of frames that end the response without a JSON object.
     end_markers: ClassVar[tuple[bytes, ...]] = ()
 
+    #: Fields that identify a response: the client gets those of the first round.
+    identity_fields: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, names: frozenset[str]) -> None:
         self.names = names
         self.usage = UsageSum()
-        #: Whether the client has got exactly the frames that arrived so far.
-        self.is_unchanged = True
+        #: Bytes that `end_round` has yet to read: none, as events are read when they arrive.
+        self.held_bytes = 0
+        self._identity: Json = {}
+        #: The next index at the client.
+        self._next_index = 0
+        self.begin_round(())
+
+    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
+        """Begin another upstream response, after these rounds."""
         #: Whether this is the second round or a later one.
-        self.is_later_round = False
+        self.is_later_round = bool(rounds)
+        #: Whether the client has got exactly the frames that arrived so far.
+        self.is_unchanged = not rounds
         self.is_holding = False
         self.has_ended = False
-        #: Events are read as they arrive.
-        self.held_bytes = 0
         #: The upstream response's own id.
         self.response_id = ""
         self._has_failed = False
@@ -47,25 +56,17 @@ class StreamedResponse(ABC):
         self._splitter = FrameSplitter()
         self._held_frames: list[HeldFrame] = []
         self._ending_frames: list[HeldFrame] = []
-
-    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
-        self.is_later_round = bool(rounds)
-        self.is_unchanged = not rounds
-        self.is_holding = False
-        self.has_ended = False
-        self.response_id = ""
-        self._has_failed = False
-        self._passed_all = True
-        self._splitter = FrameSplitter()
-        self._held_frames = []
-        self._ending_frames = []
+        #: Index upstream -> index at the client; None for what the client does not get.
+        self._client_indexes: dict[int, int | None] = {}
         self.usage.begin_round()
         self.reset_round(rounds)
 
     def feed(self, chunk: bytes) -> bytes:
+        """Take a chunk of it; return what the client may get now."""
         return b"".join([self._take_frame(frame) for frame in self._splitter.feed(chunk)])
 
     def end_round(self) -> RoundEnd:
+        """End the upstream response."""
         output = self._flush_rest()
         if self._has_failed:
             return RoundEnd(output=output, has_failed=True)
@@ -82,6 +83,7 @@ class StreamedResponse(ABC):
         )
 
     def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
+        """Return what was held of the last round: all but its ending if another round follows."""
         held = self._held_frames
         self._held_frames = []
         self.is_holding = False
@@ -89,6 +91,7 @@ class StreamedResponse(ABC):
         return b"".join([write(frame, event) for frame, event in held])
 
     def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
+        """Return the ending that `release_held(..., another_follows=True)` kept back."""
         output = b""
         for frame, event in self._ending_frames:
             if event is None:
@@ -162,6 +165,31 @@ class StreamedResponse(ABC):
         if is_first_open and self._held_frames:
             self._held_frames[-1] = (closed, self._held_frames[-1][1])
         return output
+
+    # -- what APIs need -----------------------------------------------------------------------------------------------
+
+    def record_identity(self, event: Json) -> None:
+        """Keep what identifies the response of the first round; its first events may have none of it."""
+        if not self.is_later_round:
+            for name in self.identity_fields:
+                self._identity[name] = self._identity.get(name) or event.get(name)
+
+    def restore_identity(self, event: Json) -> Json:
+        """Return `event` with what identifies the response of the first round, where it has such fields."""
+        return {**event, **{name: value for name, value in self._identity.items() if name in event and value}}
+
+    def assign_index(self, number: int, index: int, *, is_hidden: bool) -> int | None:
+        """Return the client's index of block, item or call `number`, which has `index` upstream; None if it is hidden.
+
+        is_hidden: whether it is a recall call; looked at the first time.
+        """
+        if number not in self._client_indexes:
+            client_index = None
+            if not is_hidden:
+                client_index = index if self.is_unchanged else self._next_index
+                self._next_index = max(self._next_index, client_index + 1)
+            self._client_indexes[number] = client_index
+        return self._client_indexes[number]
 
     # -- what an API defines ------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from elision.providers.provider_table import find_provider
@@ -31,7 +32,7 @@ def list_violations(dialect: str, request: Mapping[str, Any]) -> list[Violation]
     """Return every reason why the provider would reject `request`, a whole body as JSON. Raises SpecError (dialect)."""
     name = find_provider(dialect).name
     parsed = rules_anthropic.AnthropicRequest(request) if name == "anthropic" else request
-    return [violation for rule in RULES[name] for violation in rule(parsed)]
+    return [replace(found, rule=get_rule_name(rule)) for rule in RULES[name] for found in rule(parsed)]
 
 
 def list_new_violations(dialect: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Violation]:

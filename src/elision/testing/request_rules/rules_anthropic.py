@@ -75,7 +75,7 @@ class AnthropicRequest:
 def there_are_messages(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "messages: at least one message is required"."""
     if not request.messages:
-        yield Violation(rule="there-are-messages", place="messages", reason="at least one message is required")
+        yield Violation("messages", "at least one message is required")
 
 
 def roles_are_known(request: AnthropicRequest) -> Iterator[Violation]:
@@ -85,7 +85,7 @@ def roles_are_known(request: AnthropicRequest) -> Iterator[Violation]:
         role = message.get("role")
         if text_in(role) not in ROLES:
             reason = f"role {role!r} is none of {', '.join(sorted(ROLES))}"
-            yield Violation(rule="roles-are-known", place=f"messages.{place}.role", reason=reason, subject=str(role))
+            yield Violation(f"messages.{place}.role", reason, str(role))
 
 
 def messages_have_content(request: AnthropicRequest) -> Iterator[Violation]:
@@ -94,9 +94,7 @@ def messages_have_content(request: AnthropicRequest) -> Iterator[Violation]:
     for place, message in messages:
         last = place == messages[-1][0] and message.get("role") == "assistant"
         if not message.get("content") and not last:
-            yield Violation(
-                rule="messages-have-content", place=f"messages.{place}", reason="all messages must have content"
-            )
+            yield Violation(f"messages.{place}", "all messages must have content")
 
 
 def texts_are_not_blank(request: AnthropicRequest) -> Iterator[Violation]:
@@ -105,11 +103,7 @@ def texts_are_not_blank(request: AnthropicRequest) -> Iterator[Violation]:
     for place, block in request.blocks:
         text = block.get("text")
         if _read_kind(block) == "text" and isinstance(text, str) and not text.strip():
-            yield Violation(
-                rule="texts-are-not-blank",
-                place=_format_path(place),
-                reason="text content blocks must contain non-whitespace text",
-            )
+            yield Violation(_format_path(place), "text content blocks must contain non-whitespace text")
 
 
 def the_answer_does_not_begin_with_space_at_its_end(request: AnthropicRequest) -> Iterator[Violation]:
@@ -123,11 +117,7 @@ def the_answer_does_not_begin_with_space_at_its_end(request: AnthropicRequest) -
         else:
             text = ""
         if message.get("role") == "assistant" and text != text.rstrip():
-            yield Violation(
-                rule="the-answer-does-not-begin-with-space-at-its-end",
-                place=_format_path(blocks[-1][0]),
-                reason="final assistant content cannot end with trailing whitespace",
-            )
+            yield Violation(_format_path(blocks[-1][0]), "final assistant content cannot end with trailing whitespace")
 
 
 def the_user_ends(request: AnthropicRequest) -> Iterator[Violation]:
@@ -141,7 +131,7 @@ def the_user_ends(request: AnthropicRequest) -> Iterator[Violation]:
         path, block = message.blocks[-1]
         if _read_kind(block) == "text":
             reason = "the conversation must end with a user message"
-            yield Violation(rule="the-user-ends", place=_format_path(path[:2]), reason=reason)
+            yield Violation(_format_path(path[:2]), reason)
 
 
 # -- calls and results ------------------------------------------------------------------------------------------------
@@ -160,7 +150,7 @@ def calls_are_answered(request: AnthropicRequest) -> Iterator[Violation]:
         for place, id in _list_calls(message):
             if id not in answered:
                 reason = f"`tool_use` {id!r} has no `tool_result` in the next message"
-                yield Violation(rule="calls-are-answered", place=_format_path(place), reason=reason, subject=id)
+                yield Violation(_format_path(place), reason, id)
 
 
 def results_answer_the_last_calls(request: AnthropicRequest) -> Iterator[Violation]:
@@ -174,9 +164,7 @@ def results_answer_the_last_calls(request: AnthropicRequest) -> Iterator[Violati
         for place, id in _list_results(message.blocks):
             if id not in waiting:
                 reason = f"`tool_result` {id!r} has no `tool_use` of its own in the previous message"
-                yield Violation(
-                    rule="results-answer-the-last-calls", place=_format_path(place), reason=reason, subject=id
-                )
+                yield Violation(_format_path(place), reason, id)
             waiting.discard(id)
 
 
@@ -193,7 +181,7 @@ def results_stand_first(request: AnthropicRequest) -> Iterator[Violation]:
             elif other:
                 id = text_in(block.get("tool_use_id"))
                 reason = f"`tool_result` {id!r} stands behind other content"
-                yield Violation(rule="results-stand-first", place=_format_path(place), reason=reason, subject=id)
+                yield Violation(_format_path(place), reason, id)
 
 
 def call_ids_are_unique(request: AnthropicRequest) -> Iterator[Violation]:
@@ -203,12 +191,7 @@ def call_ids_are_unique(request: AnthropicRequest) -> Iterator[Violation]:
         seen: set[str] = set()
         for place, id in _list_calls(message):
             if id in seen:
-                yield Violation(
-                    rule="call-ids-are-unique",
-                    place=_format_path(place),
-                    reason=f"`tool_use` id {id!r} stands twice",
-                    subject=id,
-                )
+                yield Violation(_format_path(place), f"`tool_use` id {id!r} stands twice", id)
             seen.add(id)
 
 
@@ -221,25 +204,15 @@ def calls_are_well_formed(request: AnthropicRequest) -> Iterator[Violation]:
             if _read_kind(block) == "server_tool_use" and not _SERVER_ID.fullmatch(id):
                 reason = f"{block.get('id')!r} should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
                 where = f"{_format_path(place)}.server_tool_use.id"
-                yield Violation(rule="calls-are-well-formed", place=where, reason=reason, subject=id)
+                yield Violation(where, reason, id)
             if _read_kind(block) != "tool_use":
                 continue
             for name in ("id", "name"):
                 if not _ID.fullmatch(text_in(block.get(name))):
                     reason = f"{block.get(name)!r} should match pattern '^[a-zA-Z0-9_-]+$'"
-                    yield Violation(
-                        rule="calls-are-well-formed",
-                        place=f"{_format_path(place)}.tool_use.{name}",
-                        reason=reason,
-                        subject=id,
-                    )
+                    yield Violation(f"{_format_path(place)}.tool_use.{name}", reason, id)
             if not isinstance(block.get("input"), dict):
-                yield Violation(
-                    rule="calls-are-well-formed",
-                    place=f"{_format_path(place)}.tool_use.input",
-                    reason="input should be a valid dictionary",
-                    subject=id,
-                )
+                yield Violation(f"{_format_path(place)}.tool_use.input", "input should be a valid dictionary", id)
 
 
 def server_results_stand_behind_their_call(request: AnthropicRequest) -> Iterator[Violation]:
@@ -253,9 +226,7 @@ def server_results_stand_behind_their_call(request: AnthropicRequest) -> Iterato
                 called.add(text_in(block.get("id")))
             elif kind.endswith("_tool_result") and (id := text_in(block.get("tool_use_id"))) not in called:
                 reason = f"`{kind}` {id!r} has no corresponding call before it"
-                yield Violation(
-                    rule="server-results-stand-behind-their-call", place=_format_path(place), reason=reason, subject=id
-                )
+                yield Violation(_format_path(place), reason, id)
 
 
 def errors_are_told_in_text(request: AnthropicRequest) -> Iterator[Violation]:
@@ -274,13 +245,13 @@ def errors_are_told_in_text(request: AnthropicRequest) -> Iterator[Violation]:
                 reason = "all content must be type `text` if `is_error` is true"
             if reason:
                 id = text_in(block.get("tool_use_id"))
-                yield Violation(rule="errors-are-told-in-text", place=_format_path(place), reason=reason, subject=id)
+                yield Violation(_format_path(place), reason, id)
 
 
 def tools_are_named_once(request: AnthropicRequest) -> Iterator[Violation]:
     """The service says: "tools: Tool names must be unique"."""
     names = (text_in(tool.get("name")) for _, tool in list_objects(request.body.get("tools")))
-    return find_doubled_names(names, rule="tools-are-named-once", what="tools")
+    return find_doubled_names(names, "tools")
 
 
 # -- thinking ---------------------------------------------------------------------------------------------------------
@@ -291,11 +262,7 @@ def thinking_is_sealed(request: AnthropicRequest) -> Iterator[Violation]:
     for place, block in request.blocks:
         name = {"thinking": "signature", "redacted_thinking": "data"}.get(_read_kind(block))
         if name and not text_in(block.get(name)):
-            yield Violation(
-                rule="thinking-is-sealed",
-                place=f"{_format_path(place)}.{_read_kind(block)}.{name}",
-                reason="field required",
-            )
+            yield Violation(f"{_format_path(place)}.{_read_kind(block)}.{name}", "field required")
 
 
 def thinking_is_not_last(request: AnthropicRequest) -> Iterator[Violation]:
@@ -304,9 +271,7 @@ def thinking_is_not_last(request: AnthropicRequest) -> Iterator[Violation]:
         if message.role == "assistant" and message.blocks and _read_kind(message.blocks[-1][1]) in THINKING_TYPES:
             place, block = message.blocks[-1]
             reason = f"the final block in an assistant message cannot be `{_read_kind(block)}`"
-            yield Violation(
-                rule="thinking-is-not-last", place=_format_path(place), reason=reason, subject=_read_seal(block)
-            )
+            yield Violation(_format_path(place), reason, text_in(block.get("signature")) or text_in(block.get("data")))
 
 
 def thinking_goes_before_the_running_calls(request: AnthropicRequest) -> Iterator[Violation]:
@@ -320,7 +285,7 @@ def thinking_goes_before_the_running_calls(request: AnthropicRequest) -> Iterato
         place, first = message.blocks[0]
         if any(True for _ in _list_calls(message)) and _read_kind(first) not in THINKING_TYPES:
             reason = f"expected `thinking` or `redacted_thinking`, but found `{_read_kind(first)}`"
-            yield Violation(rule="thinking-goes-before-the-running-calls", place=_format_path(place), reason=reason)
+            yield Violation(_format_path(place), reason)
 
 
 # -- cache breakpoints ------------------------------------------------------------------------------------------------
@@ -332,7 +297,7 @@ def there_are_four_breakpoints_at_most(request: AnthropicRequest) -> Iterator[Vi
     found = len(find_breakpoints(request.body)) + has_automatic_breakpoint(request.body)
     if found > MAX_BREAKPOINTS:
         reason = f"a maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided, found {found}"
-        yield Violation(rule="there-are-four-breakpoints-at-most", place="messages", reason=reason)
+        yield Violation("messages", reason)
 
 
 def longer_lives_come_first(request: AnthropicRequest) -> Iterator[Violation]:
@@ -342,9 +307,7 @@ def longer_lives_come_first(request: AnthropicRequest) -> Iterator[Violation]:
     for mark in find_breakpoints(request.body):
         if mark.ttl == "1h" and short:
             reason = "a ttl='1h' cache_control block must not come after a ttl='5m' one"
-            yield Violation(
-                rule="longer-lives-come-first", place=f"{_format_path(mark.path)}.cache_control.ttl", reason=reason
-            )
+            yield Violation(f"{_format_path(mark.path)}.cache_control.ttl", reason)
             return
         short = short or mark.ttl != "1h"
     if (
@@ -353,7 +316,7 @@ def longer_lives_come_first(request: AnthropicRequest) -> Iterator[Violation]:
         and has_automatic_breakpoint(request.body)
     ):
         reason = "automatic caching with a ttl='1h' must not come after a ttl='5m' cache_control block"
-        yield Violation(rule="longer-lives-come-first", place="cache_control.ttl", reason=reason)
+        yield Violation("cache_control.ttl", reason)
 
 
 def breakpoints_stand_where_they_may(request: AnthropicRequest) -> Iterator[Violation]:
@@ -364,9 +327,7 @@ def breakpoints_stand_where_they_may(request: AnthropicRequest) -> Iterator[Viol
         blank = _read_kind(block) == "text" and not text_in(block.get("text"))
         if blank or _read_kind(block) in THINKING_TYPES:
             reason = f"cache_control cannot be set for {'empty text' if blank else _read_kind(block)} blocks"
-            yield Violation(
-                rule="breakpoints-stand-where-they-may", place=f"{_format_path(place)}.cache_control", reason=reason
-            )
+            yield Violation(f"{_format_path(place)}.cache_control", reason)
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -419,10 +380,6 @@ def _list_blocks(
 
 def _read_kind(block: Json) -> str:
     return text_in(block.get("type"))
-
-
-def _read_seal(block: Json) -> str:
-    return text_in(block.get("signature")) or text_in(block.get("data"))
 
 
 def _list_calls(message: MergedMessage) -> Iterator[tuple[BlockPath, str]]:

@@ -21,7 +21,7 @@ SIGNING_MODELS: Final = re.compile(r"(?:.*/)?gemini-[3-9]")
 def there_are_contents(request: Json) -> Iterator[Violation]:
     """A request without contents asks nothing: "contents is not specified"."""
     if not list_objects(request.get("contents")):
-        yield Violation(rule="there-are-contents", place="contents", reason="contents is not specified")
+        yield Violation("contents", "contents is not specified")
 
 
 def roles_are_valid(request: Json) -> Iterator[Violation]:
@@ -30,7 +30,7 @@ def roles_are_valid(request: Json) -> Iterator[Violation]:
         role = content.get("role", "")
         if text_in(role) not in ROLES or not isinstance(role, str):
             reason = f"role {role!r} is none of user, model"
-            yield Violation(rule="roles-are-valid", place=f"contents.{place}.role", reason=reason, subject=str(role))
+            yield Violation(f"contents.{place}.role", reason, str(role))
 
 
 def contents_have_parts(request: Json) -> Iterator[Violation]:
@@ -40,11 +40,11 @@ def contents_have_parts(request: Json) -> Iterator[Violation]:
         parts = list_objects(content.get("parts"))
         if not parts:
             reason = "contents.parts must not be empty"
-            yield Violation(rule="contents-have-parts", place=f"contents.{place}.parts", reason=reason)
+            yield Violation(f"contents.{place}.parts", reason)
         for position, part in parts:
             if not any(part.values()) and part.get("text") is None:
                 where = f"contents.{place}.parts.{position}"
-                yield Violation(rule="contents-have-parts", place=where, reason="a part without data")
+                yield Violation(where, "a part without data")
 
 
 def calls_follow_the_user(request: Json) -> Iterator[Violation]:
@@ -55,7 +55,7 @@ def calls_follow_the_user(request: Json) -> Iterator[Violation]:
         role = text_in(content.get("role")) or "user"
         if _list_calls(content) and before in ("", "model"):
             reason = "a function call that does not come after a user turn or a function response turn"
-            yield Violation(rule="calls-follow-the-user", place=f"contents.{place}", reason=reason)
+            yield Violation(f"contents.{place}", reason)
         before = role
 
 
@@ -68,7 +68,7 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
         responses = Counter(_list_responses(following))
         for name in (calls - responses).elements():
             reason = f"the call of {name!r} has no function response in the next content"
-            yield Violation(rule="calls-are-answered", place=f"contents.{place}", reason=reason, subject=name)
+            yield Violation(f"contents.{place}", reason, name)
 
 
 def responses_follow_their_call(request: Json) -> Iterator[Violation]:
@@ -78,7 +78,7 @@ def responses_follow_their_call(request: Json) -> Iterator[Violation]:
     for place, content in list_objects(request.get("contents")):
         for name in (Counter(_list_responses(content)) - calls).elements():
             reason = f"the function response {name!r} does not come immediately after its call"
-            yield Violation(rule="responses-follow-their-call", place=f"contents.{place}", reason=reason, subject=name)
+            yield Violation(f"contents.{place}", reason, name)
         calls = Counter(_list_calls(content))
 
 
@@ -96,12 +96,7 @@ def calls_keep_their_signature(request: Json) -> Iterator[Violation]:
         calls = [part for _, part in list_objects(content.get("parts")) if _get_call(part)]
         if place > first and calls and not get_field(calls[0], "thoughtSignature"):
             name = text_in(_get_call(calls[0]).get("name"))
-            yield Violation(
-                rule="calls-keep-their-signature",
-                place=f"contents.{place}",
-                reason=f"the call of {name!r} is missing a thought_signature",
-                subject=name,
-            )
+            yield Violation(f"contents.{place}", f"the call of {name!r} is missing a thought_signature", name)
 
 
 def functions_are_declared_once(request: Json) -> Iterator[Violation]:
@@ -111,7 +106,7 @@ def functions_are_declared_once(request: Json) -> Iterator[Violation]:
         for _, tool in list_objects(request.get("tools"))
         for _, function in list_objects(get_field(tool, "functionDeclarations"))
     )
-    return find_doubled_names(names, rule="functions-are-declared-once", what="functions")
+    return find_doubled_names(names, "functions")
 
 
 RULES: Final[Sequence[Rule]] = (

@@ -15,7 +15,7 @@ ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "f
 def there_are_messages(request: Json) -> Iterator[Violation]:
     """A request without messages asks nothing: "[] is too short - 'messages'"."""
     if not list_objects(request.get("messages")):
-        yield Violation(rule="there-are-messages", place="messages", reason="no messages")
+        yield Violation("messages", "no messages")
 
 
 def roles_are_known(request: Json) -> Iterator[Violation]:
@@ -24,7 +24,7 @@ def roles_are_known(request: Json) -> Iterator[Violation]:
         role = message.get("role")
         if text_in(role) not in ROLES:
             reason = f"role {role!r} is none of {', '.join(sorted(ROLES))}"
-            yield Violation(rule="roles-are-known", place=f"messages.{place}.role", reason=reason, subject=str(role))
+            yield Violation(f"messages.{place}.role", reason, str(role))
 
 
 def calls_are_answered(request: Json) -> Iterator[Violation]:
@@ -36,9 +36,7 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
             waiting.pop(text_in(message.get("tool_call_id")), None)
             continue
         for id, where in waiting.items():
-            yield Violation(
-                rule="calls-are-answered", place=where, reason=f"call {id!r} is not answered behind it", subject=id
-            )
+            yield Violation(where, f"call {id!r} is not answered behind it", id)
         waiting = {id: f"messages.{place}.tool_calls.{position}" for position, id in _list_calls(message)}
 
 
@@ -53,9 +51,7 @@ def results_stand_behind_their_call(request: Json) -> Iterator[Violation]:
         id = text_in(message.get("tool_call_id"))
         if id not in waiting:
             reason = f"result {id!r} does not stand behind a call that waits for it"
-            yield Violation(
-                rule="results-stand-behind-their-call", place=f"messages.{place}", reason=reason, subject=id
-            )
+            yield Violation(f"messages.{place}", reason, id)
         waiting.discard(id)
 
 
@@ -70,7 +66,7 @@ def call_ids_are_unique(request: Json) -> Iterator[Violation]:
                     reason = f"call id {id!r} stands twice in one message"
                 else:
                     reason = "a call without an id"
-                yield Violation(rule="call-ids-are-unique", place=where, reason=reason, subject=id)
+                yield Violation(where, reason, id)
             seen.add(id)
 
 
@@ -81,13 +77,9 @@ def assistants_say_something(request: Json) -> Iterator[Violation]:
         if message.get("role") != "assistant":
             continue
         if message.get("tool_calls") == []:
-            yield Violation(
-                rule="assistants-say-something", place=f"messages.{place}.tool_calls", reason="an empty list of calls"
-            )
+            yield Violation(f"messages.{place}.tool_calls", "an empty list of calls")
         elif all(message.get(name) is None for name in ("content", "tool_calls", "function_call", "refusal", "audio")):
-            yield Violation(
-                rule="assistants-say-something", place=f"messages.{place}", reason="neither content nor calls"
-            )
+            yield Violation(f"messages.{place}", "neither content nor calls")
 
 
 def content_is_there(request: Json) -> Iterator[Violation]:
@@ -99,7 +91,7 @@ def content_is_there(request: Json) -> Iterator[Violation]:
                 reason = "no content"
             else:
                 reason = "an empty list of parts"
-            yield Violation(rule="content-is-there", place=f"messages.{place}.content", reason=reason)
+            yield Violation(f"messages.{place}.content", reason)
 
 
 def audio_needs_a_model_that_takes_it(request: Json) -> Iterator[Violation]:
@@ -109,17 +101,13 @@ def audio_needs_a_model_that_takes_it(request: Json) -> Iterator[Violation]:
     for place, message in list_objects(request.get("messages")):
         for position, part in list_objects(message.get("content")):
             if part.get("type") == "input_audio":
-                yield Violation(
-                    rule="audio-needs-a-model-that-takes-it",
-                    place=f"messages.{place}.content.{position}",
-                    reason=f"{request.get('model')} takes no audio",
-                )
+                yield Violation(f"messages.{place}.content.{position}", f"{request.get('model')} takes no audio")
 
 
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
     """A call says which tool by its name alone."""
     names = (_read_tool_name(tool) for _, tool in list_objects(request.get("tools")))
-    return find_doubled_names(names, rule="tools-are-named-once", what="tools")
+    return find_doubled_names(names, "tools")
 
 
 RULES: Final[Sequence[Rule]] = (

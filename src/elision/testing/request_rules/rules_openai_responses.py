@@ -29,7 +29,7 @@ def there_is_input(request: Json) -> Iterator[Violation]:
     """Something must be asked: by `input`, a stored prompt or an earlier response."""
     given = request.get("input")
     if not given and not any(request.get(name) for name in ("prompt", "previous_response_id", "conversation")):
-        yield Violation(rule="there-is-input", place="input", reason="no input")
+        yield Violation("input", "no input")
 
 
 def calls_are_answered(request: Json) -> Iterator[Violation]:
@@ -44,9 +44,7 @@ def calls_are_answered(request: Json) -> Iterator[Violation]:
         elif kind in OUTPUTS:
             waiting.pop((kind, id), None)
     for (_, id), where in waiting.items():
-        yield Violation(
-            rule="calls-are-answered", place=where, reason=f"no tool output found for call {id!r}", subject=id
-        )
+        yield Violation(where, f"no tool output found for call {id!r}", id)
 
 
 def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
@@ -65,7 +63,7 @@ def outputs_stand_behind_their_call(request: Json) -> Iterator[Violation]:
                 waiting[id] -= 1
                 continue
             reason = f"no call found for {kind} with call_id {id!r}"
-            yield Violation(rule="outputs-stand-behind-their-call", place=f"input.{place}", reason=reason, subject=id)
+            yield Violation(f"input.{place}", reason, id)
 
 
 def call_ids_are_unique(request: Json) -> Iterator[Violation]:
@@ -80,7 +78,7 @@ def call_ids_are_unique(request: Json) -> Iterator[Violation]:
                 reason = f"call_id {id!r} stands twice"
             else:
                 reason = "a call without call_id"
-            yield Violation(rule="call-ids-are-unique", place=f"input.{place}.call_id", reason=reason, subject=id)
+            yield Violation(f"input.{place}.call_id", reason, id)
         seen.add(id)
 
 
@@ -91,9 +89,7 @@ def item_ids_are_unique(request: Json) -> Iterator[Violation]:
     for place, item in _list_items(request):
         id = text_in(item.get("id"))
         if id and id in seen and item.get("type") != "item_reference":
-            yield Violation(
-                rule="item-ids-are-unique", place=f"input.{place}.id", reason=f"item id {id!r} stands twice", subject=id
-            )
+            yield Violation(f"input.{place}.id", f"item id {id!r} stands twice", id)
         seen.add(id)
 
 
@@ -104,7 +100,7 @@ def item_ids_have_their_prefix(request: Json) -> Iterator[Violation]:
         prefix = _PREFIXES.get(text_in(item.get("type")))
         if id and prefix and not id.startswith(prefix):
             reason = f"{id!r} does not begin with {prefix!r}"
-            yield Violation(rule="item-ids-have-their-prefix", place=f"input.{place}.id", reason=reason, subject=id)
+            yield Violation(f"input.{place}.id", reason, id)
 
 
 def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
@@ -119,10 +115,7 @@ def reasoning_leads_to_something(request: Json) -> Iterator[Violation]:
         if thought is not None and not _can_follow(item, thought[1], is_stored=stored):
             where, reasoning = thought
             yield Violation(
-                rule="reasoning-leads-to-something",
-                place=f"input.{where}",
-                reason="reasoning without its required following item",
-                subject=text_in(reasoning.get("id")),
+                f"input.{where}", "reasoning without its required following item", text_in(reasoning.get("id"))
             )
         thought = None
 
@@ -139,16 +132,15 @@ def files_are_no_recordings(request: Json) -> Iterator[Violation]:
                     data = ""
                 if _RECORDING.match(data):
                     yield Violation(
-                        rule="files-are-no-recordings",
-                        place=f"input.{place}.{name}.{position}.file_data",
-                        reason=f"unsupported MIME type {data[5:].partition(';')[0]!r}",
+                        f"input.{place}.{name}.{position}.file_data",
+                        f"unsupported MIME type {data[5:].partition(';')[0]!r}",
                     )
 
 
 def tools_are_named_once(request: Json) -> Iterator[Violation]:
     """A call says which tool by its name alone."""
     names = (text_in(tool.get("name")) for _, tool in list_objects(request.get("tools")))
-    return find_doubled_names(names, rule="tools-are-named-once", what="tools")
+    return find_doubled_names(names, "tools")
 
 
 RULES: Final[Sequence[Rule]] = (

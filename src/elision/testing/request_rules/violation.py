@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Violation:
-    """rule:    the name of the rule: of the function that states it, with dashes.
-    place:   where, as providers write it: `messages.3.content.0`, 0-based.
+    """place:   where, as providers write it: `messages.3.content.0`, 0-based.
     reason:  what is wrong there, in words that fit the provider's error.
     subject: what it is about, apart from its place, which edits move: a call id, a tool's name; "" if it has no name.
+    rule:    the name of the rule: of the function that states it, with dashes. `list_violations` sets it.
     """
 
-    rule: str
     place: str
     reason: str
     subject: str = ""
+    rule: str = ""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.reason} [{self.rule}]"
@@ -35,8 +35,8 @@ def get_rule_name(rule: Rule) -> str:
     return getattr(rule, "__name__", "rule").replace("_", "-")
 
 
-def find_doubled_names(names: Iterable[str], *, rule: str, what: str) -> Iterator[Violation]:
+def find_doubled_names(names: Iterable[str], what: str) -> Iterator[Violation]:
     """Yield a violation for each name that several have; "" is the name of none. what: they are, in the plural."""
     for name, count in Counter(names).items():
         if name and count > 1:
-            yield Violation(rule=rule, place="tools", reason=f"{count} {what} named {name!r}", subject=name)
+            yield Violation("tools", f"{count} {what} named {name!r}", name)

@@ -107,9 +107,4 @@ class DepsWorld(ShellWorld):
         )
 
     def count_wrong_steps(self) -> int:
-        lock = self.folder / "lock.txt"
-        lines = lock.read_text(encoding="utf-8").splitlines() if lock.exists() else []
-        right = 0
-        for labels, line in zip(self.needs, lines, strict=False):
-            right += all(f"{label}=={self.find_value(label)}" in line.split() for label in labels)
-        return len(self.needs) - right
+        return self.count_wrong_lines("lock.txt", "==")

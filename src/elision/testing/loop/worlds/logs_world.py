@@ -117,9 +117,4 @@ class LogsWorld(ShellWorld):
         )
 
     def count_wrong_steps(self) -> int:
-        answers = self.folder / "answers.txt"
-        lines = answers.read_text(encoding="utf-8").splitlines() if answers.exists() else []
-        right = 0
-        for labels, line in zip(self.needs, lines, strict=False):
-            right += all(f"{label}={self.find_value(label)}" in line.split() for label in labels)
-        return len(self.needs) - right
+        return self.count_wrong_lines("answers.txt", "=")

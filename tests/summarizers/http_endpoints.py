@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from elision.providers.provider_table import PROVIDERS
-from elision.summarizers.http_endpoint import HttpEndpoint
+from elision.summarizers.endpoints import HttpEndpoint
 
 AnthropicEndpoint = partial(HttpEndpoint, PROVIDERS["anthropic"])
 OpenAIChatEndpoint = partial(HttpEndpoint, PROVIDERS["openai"])
