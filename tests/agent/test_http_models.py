@@ -143,21 +143,6 @@ def test_special_headers_are_sent(server: Playback) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_recorded_run_is_worked_through(shape: Shape, runs: dict[str, Trajectory]) -> None:
-    """The whole agent follows the beginning of a real recording; every request is sound."""
-    whole = runs["mini-swe-agent-marshmallow-1343"]
-    run = replace(whole, turns=whole.turns[:40])
-    with Playback(run) as server:
-        ended = run_agent(
-            model(shape, server, f"run:{run.id}"), Played(run), run.head.messages[-1].text, PassThroughContext()
-        )
-        assert server.violations == []
-        assert [request.turn for request in server.requests] == list(range(1, 42))
-    assert ended.ending == "done"
-    assert len(ended.report.steps) == 41
-
-
-@pytest.mark.parametrize("shape", SHAPES)
 def test_a_whole_agent_with_a_real_shell(shape: Shape, tmp_path: Path) -> None:
     """Over HTTP with faults in between, the commands of a run are really run in a folder."""
     run = commands("echo one > a.txt", "cat a.txt; cat missing.txt", "wc -l a.txt", id="r", task="Write one line.")
