@@ -45,6 +45,57 @@ def test_a_sentence_that_binds_is_a_constraint(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "mark",
+    [
+        *("must", "mustn't", "must not", "never", "do not", "don't", "don’t", "always", "only", "shall not", "may not"),
+        *(
+            "not allowed",
+            "forbidden",
+            "prohibited",
+            "required to",
+            "under no circumstances",
+            "from now on",
+            "no longer",
+        ),
+        *("niemals", "nie", "immer", "nur", "muss", "müssen", "darf", "dürfen", "verboten", "ab sofort", "jamais"),
+        *("toujours", "uniquement", "seulement", "ne le modifie pas", "doit", "doivent", "interdit", "désormais"),
+        *(
+            "nunca",
+            "siempre",
+            "solo",
+            "sólo",
+            "solamente",
+            "debe",
+            "debes",
+            "deben",
+            "prohibido",
+            "必须",
+            "不要",
+            "绝不",
+        ),
+        *(
+            "禁止",
+            "只能",
+            "只允许",
+            "必ず",
+            "絶対",
+            "だけ",
+            "しないで",
+            "rules:",
+            "constraint:",
+            "requirement:",
+            "limit:",
+        ),
+        *("restriction:", "policy:", "policies:", "important:"),
+    ],
+)
+def test_each_sentence_that_is_one_has_a_hint(mark: str) -> None:
+    """Whatever its case, and however far its words are apart: a text without a hint is not looked through."""
+    for text in (f"{mark} touch it", f"{mark.upper()} touch it", f"{mark.replace(' ', '   ')} touch it"):
+        assert find_constraints(text) == [" ".join(text.split())]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "The tests fail on Windows.",
