@@ -140,14 +140,16 @@ def test_what_does_not_grow_the_fast_encoder_does_not_renew_it(monkeypatch: pyte
     assert loads == ["cl100k"]
 
 
-def test_a_short_text_is_counted_without_a_look_at_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its characters count as what it may grow by, so that no number of them grows the encoder for ever."""
+def test_of_short_texts_each_sixteenth_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands for the others, so that no number of them grows the encoder for ever."""
     fast, loads = count_loads(monkeypatch)
     monkeypatch.setattr(vocabulary, "_SHORT", 1_000)
-    monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", 1_000)
-    monkeypatch.setattr(fast, "_memory", None)
-    assert {fast.count("word " * 100) for _ in range(3)} == {100 + 1}
-    assert fast._grown_bytes == 1_500
+    monkeypatch.setattr(vocabulary, "_SLOW_SECONDS", -1.0)
+    held = iter(range(1, 10**6, 400))
+    monkeypatch.setattr(vocabulary._ResidentMemory, "read_bytes", lambda self: next(held))
+    assert {fast.count("word " * 100) for _ in range(40)} == {100 + 1}
+    assert fast._grown_bytes == 2 * 16 * 400
+    monkeypatch.setattr(vocabulary, "MAX_GROWN_BYTES", fast._grown_bytes - 1)
     fast.count("word")
     assert loads == ["cl100k"] * 2
 
