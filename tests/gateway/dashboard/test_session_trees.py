@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elision import Advanced, ContextManager
-from elision.gateway.dashboard.session_trees import find_tree
+from elision.gateway.dashboard.session_trees import TreeIndex
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Relation, SessionInfo
 from tests.gateway.dashboard.api_client import DashboardClient
@@ -77,6 +79,39 @@ def test_a_clients_id_joins_what_its_credential_does_not() -> None:
         make_info("e", "k2/s1"),
     ]
     for place in range(3):
-        assert {info.key for info in find_tree(infos, infos[place])} == {"a", "title", "b"}
-    assert [info.key for info in find_tree(infos, infos[3])] == ["c"]
-    assert [info.key for info in find_tree([], infos[3])] == ["c"]
+        assert {info.key for info in TreeIndex().find_tree(infos, infos[place])} == {"a", "title", "b"}
+    assert [info.key for info in TreeIndex().find_tree(infos, infos[3])] == ["c"]
+    assert [info.key for info in TreeIndex().find_tree([], infos[3])] == ["c"]
+
+
+def collect_tree(infos: list[SessionInfo], root: SessionInfo) -> set[str]:
+    """Return the keys of a tree the slow way: join any two sessions that belong together until nothing changes."""
+    keys, found = {info.key for info in infos}, {root.key}
+    while True:
+        members = [info for info in infos if info.key in found]
+        families = {info.family for info in members if "/" in info.family}
+        more = {info.key for info in infos if info.parent in found or info.family in families}
+        more |= {info.parent for info in members if info.parent in keys}
+        if more <= found:
+            return found
+        found |= more
+
+
+NAMES = st.sampled_from("abcdef")
+CHANGES = st.tuples(NAMES, st.sampled_from(["k1", "k1/s1", "k1/s2", "k2/s1"]), st.sampled_from(["", *"abcdefx"]))
+
+
+@given(st.lists(st.one_of(CHANGES, NAMES), max_size=20))
+def test_an_index_equals_the_tree_that_is_built_anew(changes: list[tuple[str, str, str] | str]) -> None:
+    """Any sessions are added, forked and deleted; keys come back with another parent."""
+    index, store = TreeIndex(), dict[str, SessionInfo]()
+    for change in changes:
+        if isinstance(change, str):
+            store.pop(change, None)
+        else:
+            store[change[0]] = make_info(*change)
+        listing = list(store.values())
+        for root in listing:
+            found = index.find_tree(listing, root)
+            assert len({info.key for info in found}) == len(found)
+            assert {info.key for info in found} == collect_tree(listing, root)

@@ -30,7 +30,7 @@ from elision.gateway.dashboard.json_views import (
     render_totals,
 )
 from elision.gateway.dashboard.session_cache import SessionCache, SessionRow
-from elision.gateway.dashboard.session_trees import find_tree, render_roles
+from elision.gateway.dashboard.session_trees import TreeIndex, render_roles
 from elision.gateway.dashboard.totals import SavingsTotals
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo, Store
@@ -111,6 +111,7 @@ class _DashboardApi:
         self, readings: SessionCache, shadow: bool, busy: Callable[[], Collection[str]], clock: Callable[[], float]
     ) -> None:
         self._cache = readings
+        self._trees = TreeIndex()
         self._shadow = shadow
         self._busy = busy
         self._clock = clock
@@ -160,7 +161,7 @@ class _DashboardApi:
         account, amendments = self._cache.load_account(key)
         branches = (info for info in self._cache.list_sessions() if info.parent == key and info.key != key)
         told = render_session(account, islice(branches, MAX_ROWS), amendments, _parse_number(request, "after", 0))
-        tree = find_tree(self._cache.list_sessions(), account.info)
+        tree = self._trees.find_tree(self._cache.list_sessions(), account.info)
         rows = list(self._cache.iterate_rows(tree, READ_SECONDS))
         told["tree"] = {
             "sessions": len(tree),
