@@ -19,6 +19,7 @@ from elision.gateway.identity import (
     identify_client,
 )
 from elision.providers.provider import Api
+from elision.trajectory.run_roles import ROLES
 
 UUID = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
 CODEX = "codex_cli_rs/0.169.0 (Linux 6.1; x86_64)"
@@ -334,3 +335,12 @@ def test_a_request_without_a_body() -> None:
 )
 def test_roles(headers: dict[str, str], role: str) -> None:
     assert find_role(headers) == role
+
+
+ROLE_HEADERS = ("x-elision-role", "x-claude-code-request-class", "x-openai-subagent", "x-elision-parent")
+
+
+@given(st.dictionaries(st.sampled_from(ROLE_HEADERS), st.text(max_size=40) | st.just("<script>alert(1)</script>")))
+def test_a_header_makes_no_role_of_its_own(headers: dict[str, str]) -> None:
+    """A role is a label in metrics and a word on pages: what a client writes is never one."""
+    assert find_role(headers) in ("", *ROLES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from elision.testing import builders
 from elision.trajectory.run_roles import ROLES, find_run_role
@@ -30,6 +31,8 @@ SIDE = {
 TASKS = {
     "a question": ("You are a helpful assistant.", "What does this traceback mean?"),
     "a task": ("You are a coding agent.", "Fix the title bar, which is cut off on phones."),
+    "a title in a chat": ("You are a helpful assistant.", "Write a title for my blog post about gardens."),
+    "a class in a chat": ("", "Classify this customer request as urgent or not: my parcel is late."),
     "a summary of a file": ("You are a coding agent.", "Summarize README.md."),
     "a title for a text": ("You are a helpful assistant.", "Write a title for my blog post about sour dough."),
     "tags for a page": ("", "Suggest tags and a headline for the product page below."),
@@ -67,3 +70,16 @@ def test_who_calls_tools_is_at_work() -> None:
     with_tools = Head(messages=head.messages, tools=({"name": "bash"},))
     assert find_run_role(with_tools, [builders.turn(1, text="A title")], is_started=False) == "main"
     assert find_run_role(head, [builders.turn(each, text="A title") for each in (1, 2, 3)], is_started=False) == "main"
+
+
+def test_a_user_who_goes_on_talking_is_in_a_chat() -> None:
+    head = ask("", "Summarize the chat that I paste here.")
+    first = builders.turn(1, text="They agree.")
+    assert find_run_role(head, [first], is_started=False) == "side"
+    talking = replace(first, interjections=(builders.user("And who was right?"),))
+    assert find_run_role(head, [talking], is_started=False) == "main"
+
+
+def test_a_label_is_short() -> None:
+    head = ask(*SIDE["claude-code title"])
+    assert find_run_role(head, [builders.turn(1, text="An article. " * 100)], is_started=False) == "main"

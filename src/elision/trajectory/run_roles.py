@@ -19,20 +19,30 @@ ROLE_TITLES: Final[Mapping[Role, str]] = {"main": "main agents", "sub-agent": "s
 _MOST_TURNS: Final = 2
 #: Characters of instructions that are searched, from either end.
 _SEARCHED: Final = 2_000
-#: What Claude Code, opencode, Open WebUI, Gemini CLI and others ask beside their tasks. Who asks for the title of
-#: something else than a conversation has it as the task.
-_TALK: Final = r"(?:conversation|chat|session|thread|transcript|dialog(?:ue)?)"
-_SIDE: Final = re.compile(
-    r"\b(?:generate|create|write|suggest|provide|produce|extract|respond with)"
-    rf"\b.{{0,60}}\b(?:title|tags|headline)\b.{{0,80}}\b{_TALK}"
-    rf"|\b{_TALK}\b.{{0,80}}\b(?:extract|generate|create|write)\b.{{0,60}}\b(?:title|tags|headline)\b"
-    r"|\btitle generator"
-    rf"|\bsummari[sz](?:e|es|ing)\b.{{0,40}}\b{_TALK}"
-    rf"|\bsummary of (?:the|this|our) {_TALK}"
+#: Characters of the longest answer that is a title, tags or a class. Whoever asks for an article gets more.
+_LONGEST_LABEL: Final = 400
+#: What Claude Code, opencode, Open WebUI, Gemini CLI and others ask beside their tasks: a label for something.
+_LABEL: Final = re.compile(
+    r"(?:generate|create|write|suggest|provide|produce|extract|respond with)\b.{0,60}\b(?:title|tags|headline)\b"
+    r"|title generator"
+    r"|\b(?:classify|categori[sz]e)\b.{0,60}\b(?:message|request|prompt|query|question|input)\b",
+    re.IGNORECASE,
+)
+#: What they ask about a conversation as a whole.
+_REVIEW: Final = re.compile(
+    r"\bsummari[sz](?:e|es|ing)\b.{0,40}\b(?:conversation|chat|session|thread|transcript)"
+    r"|\bsummary of (?:the|this|our) (?:conversation|chat|session)"
     r"|new conversation topic"
-    r"|\b(?:classify|categori[sz]e)\b.{0,60}\b(?:message|request|prompt|query|question|input)\b"
     r"|\bwho should (?:logically )?speak next",
     re.IGNORECASE,
+)
+#: How a user's message shows that it is about a conversation, which it quotes or which precedes it.
+_QUOTED: Final = re.compile(
+    r"\b(?:this|following) (?:\w+ )?(?:conversation|chat|session|thread|transcript)\b|\bfor the conversation\b"
+    r"|\bchat history\b|\bconversation (?:so far|above|below|history)\b"
+    r"|</?(?:conversation|chat_history|transcript|session)>"
+    r"|^(?:user|human|assistant): ",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 
@@ -48,9 +58,18 @@ def find_run_role(head: Head, turns: Sequence[Turn], *, is_started: bool, said: 
 def is_side_call(head: Head, turns: Sequence[Turn]) -> bool:
     """Return whether a run only asks for a title, a summary or a class: no tools, no calls, at most two answers.
 
-    What is asked is read in the instructions, which are the system prompt and the first message of the user.
+    What is asked is read in the instructions, which are the system prompt and the first message of the user. A person
+    asks for titles too, so a label that a user's message asks for must be one of a conversation. A person also goes on
+    talking, and gets long answers.
     """
-    if head.tools or len(turns) > _MOST_TURNS or any(turn.actions for turn in turns):
+    if head.tools or len(turns) > _MOST_TURNS or any(turn.actions or turn.interjections for turn in turns):
         return False
-    texts = (message.text for message in head.messages)
-    return any(_SIDE.search(text[:_SEARCHED]) or _SIDE.search(text[-_SEARCHED:]) for text in texts)
+    has_short_answers = all(len(turn.text) <= _LONGEST_LABEL for turn in turns)
+    for message in head.messages:
+        ends = (message.text[:_SEARCHED], message.text[-_SEARCHED:])
+        if any(map(_REVIEW.search, ends)):
+            return True
+        is_about_conversation = message.role != "user" or any(map(_QUOTED.search, ends))
+        if has_short_answers and is_about_conversation and any(map(_LABEL.search, ends)):
+            return True
+    return False

@@ -161,10 +161,11 @@ class _DashboardApi:
         key = decode_key(request.path_params["name"])
         account, amendments = self._cache.load_account(key)
         infos = self._cache.list_sessions()
-        if self._trees.infos is not infos:
-            self._trees = SessionTrees(infos)
-        tree = self._trees.find_tree(account.info)
-        branches = islice(self._trees.list_branches(key), MAX_ROWS)
+        trees = self._trees
+        if trees.infos is not infos:
+            trees = self._trees = SessionTrees(infos)
+        tree = trees.find_tree(account.info)
+        branches = islice(trees.list_branches(key), MAX_ROWS)
         told = render_session(account, branches, amendments, _parse_number(request, "after", 0))
         rows = list(self._cache.iterate_rows(tree, READ_SECONDS))
         told["tree"] = {
