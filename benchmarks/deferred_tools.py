@@ -93,11 +93,21 @@ def main() -> None:
     print(f"{len(runs)} runs declare tools: {median(declared):,.0f} tokens in the median, at most {max(declared):,};")
     print(f"{sum(unused) / sum(declared):.0%} of the tokens belong to tools that a run never calls")
     print("share of the declarations in the bill:", ", ".join(_list_shares(sessions, declared)))
+    print(_describe_together(runs, count))
     print(f"{'reads':9}{'kept whole':>11}  " + "".join(f"{form:>32}" for form in FORMS))
     for name, (write, read) in RATIOS.items():
         for budget in BUDGETS:
             cells = (_describe(sessions, budget, form, write, read) for form in FORMS)
             print(f"{name:9}{budget:11,}  " + "".join(f"{cell:>32}" for cell in cells))
+
+
+def _describe_together(runs: Sequence[Trajectory], count: Sizer) -> str:
+    """Return what a session defers that declares every tool of the runs."""
+    tools = [definition for run in runs for tool in run.head.tools for definition in list_definitions(dict(tool))]
+    named = list({str(each["name"]): each for each in tools}.values())
+    size = sum(count_definition(each, count) for each in named)
+    left_out = [f"{form} {defer(named, count, budget=TOOL_BUDGET).saved:,}" for form, defer in FORMS.items()]
+    return f"all {len(named)} tools in one session: {size:,} tokens; out of each prompt: {', '.join(left_out)}"
 
 
 def _list_shares(sessions: Sequence[Session], declared: Sequence[int]) -> Iterator[str]:
