@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Sequence, Set
 from typing import Final, NamedTuple
 
@@ -48,7 +49,7 @@ class _Line(NamedTuple):
 #: Texts whose lines are kept: what falls due at the next call of a few sessions, or a run's for its next strategy.
 _TEXTS_KEPT: Final = 128
 #: By text: the items that were looked for, and the lines that have any.
-_LINES_READ: Final[dict[str, tuple[frozenset[str], Sequence[_Line]]]] = {}
+_LINES_READ: Final[OrderedDict[str, tuple[frozenset[str], Sequence[_Line]]]] = OrderedDict()
 
 
 def write_gist(text: str, known: KnownIdentifiers, budget: int, counter: TokenCounter, shown_text: str = "") -> str:
@@ -129,9 +130,10 @@ def _read_lines(text: str, unknown: Set[str]) -> Sequence[_Line]:
         if number < 3:
             score, score_if_known = score + 0.3, score_if_known + 0.3
         read.append(_Line(items, score, score_if_known, margins.get(number, "")))
-    if len(_LINES_READ) >= _TEXTS_KEPT:
-        _LINES_READ.clear()
     _LINES_READ[text] = frozenset(unknown), read
+    # One by one: the next strategy of a study reads the same texts in the same order.
+    if len(_LINES_READ) > _TEXTS_KEPT:
+        _LINES_READ.popitem(last=False)
     return read
 
 

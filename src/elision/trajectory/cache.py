@@ -138,14 +138,17 @@ class PromptCache:
 
         common: segments. view: any view that holds these segments, for their sizes and marks.
         """
-        warm = self.rules.count_usable(min(self.warm_tokens, view.tokens))
         memory = self._caches.get(model)
         if memory is None:
-            return warm
+            return self._count_reached(0, view)
         if memory.view is not self._newest:
             # Another model had a request since then, which may share less with this model's last view.
             common = min(common, view.count_common(memory.view))
-        reach = self._find_reach(memory, common, view, now)
+        return self._count_reached(self._find_reach(memory, common, view, now), view)
+
+    def _count_reached(self, reach: int, view: View) -> int:
+        """Return the tokens that a request of `view` reads where its longest entry has `reach` segments."""
+        warm = self.rules.count_usable(min(self.warm_tokens, view.tokens))
         return max(warm, self.rules.count_usable(view.track.count_tokens_before(reach)))
 
     def _find_reach(self, memory: _ModelCache, common: int, view: View, now: float | None) -> int:
@@ -203,9 +206,11 @@ class PromptCache:
         if anew:
             cached = 0
         else:
-            cached = self._apply_finding(finding, common, view, now, model)
+            read = 0
             if memory is not None:
                 reach = self._find_reach(memory, common, view, now)
+                read = self._find_reach(memory, common, view, None) if finding.outlived else reach
+            cached = self._apply_finding(finding, self._count_reached(read, view), common, view, memory)
         if memory is None or (self.rules.kind == "prefix" and not self.rules.look_back):
             memory = self._caches[model] = _ModelCache(view)
         elif self.rules.kind == "prefix":
@@ -230,10 +235,10 @@ class PromptCache:
             return {view.find_message_end(mark) for mark in (*view.marks, view.length)}
         return (view.length,)
 
-    def _apply_finding(self, finding: CacheFinding, common: int, view: View, now: float | None, model: str) -> int:
-        """Return the tokens that a request of `view` reads, by the rules and by what is known of this call."""
-        cached = self.count_readable(common, view, None if finding.outlived else now, model)
-        memory = self._caches.get(model)
+    def _apply_finding(
+        self, finding: CacheFinding, cached: int, common: int, view: View, memory: _ModelCache | None
+    ) -> int:
+        """Return the tokens that a request of `view` reads: `cached` by the rules, and what is known of this call."""
         if finding.has_answer and memory is not None and common == memory.view.length < view.length:
             cached = max(cached, self.rules.count_usable(view.track.count_tokens_before(common + 1)))
         cached = max(cached, self.rules.count_usable(min(finding.warm, view.tokens)))

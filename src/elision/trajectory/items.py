@@ -60,18 +60,21 @@ _PAGE_METADATA: Final = re.compile(r"(?:og|fb|twitter|article|al):[a-z_]+\Z")
 _TRIM = "./:-\\#@%+$~"
 #: Separates a path from its line and a host from its port, but not the parts of a URL.
 _COLON: Final = re.compile(r":(?!//)")
-_SHAPE = re.compile(
+#: Searched for in a word: a match of `.*` before each form would go to its end and back once a form.
+_SHAPE: Final = re.compile(
     r"""
-      .*[a-z][A-Z]            # camelCase
-    | .*[A-Za-z0-9]_[A-Za-z0-9]  # snake_case, CONSTANT_CASE
-    | _\w                     # _private
-    | .*[A-Za-z]\d | .*\d[A-Za-z]  # names with digits, hashes
-    | .*\w/\w | /\w           # paths
-    | .*[A-Za-z_]\w*\.[A-Za-z_]\w  # dotted names, file.ext
-    | .*[A-Za-z]::[A-Za-z]
+      [a-z][A-Z]            # camelCase
+    | [A-Za-z0-9]_[A-Za-z0-9]  # snake_case, CONSTANT_CASE
+    | \A_\w                  # _private
+    | [A-Za-z]\d | \d[A-Za-z]  # names with digits, hashes
+    | \w/\w | \A/\w          # paths
+    | [A-Za-z_]\w*\.[A-Za-z_]\w  # dotted names, file.ext
+    | [A-Za-z]::[A-Za-z]
     """,
     re.VERBOSE,
 )
+#: The same in an identifier, which has no slash, dot or colon.
+_IDENTIFIER_SHAPE: Final = re.compile(r"[a-z][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|\A_\w|[A-Za-z]\d|\d[A-Za-z]")
 
 
 class ItemCache:
@@ -240,6 +243,10 @@ class _WordCache(dict[str, tuple[str, ...]]):
     """The items of words. Texts of one run use the same words over and over: nearly all of the work is looked up."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
+        if word.isidentifier():
+            # Most of the new words of code: nothing around it to trim, and no parts.
+            is_item = 3 <= len(word) <= LONGEST_ITEM and _IDENTIFIER_SHAPE.search(word)
+            return self._keep(word, (word,) if is_item else ())
         found: list[str] = []
         for piece in _ESCAPES.split(word) if "\\" in word else (word,):
             # Without the punctuation around it; the slash or tilde that begins a path stays.
@@ -251,8 +258,11 @@ class _WordCache(dict[str, tuple[str, ...]]):
             if 3 <= len(trimmed) <= _LONGEST_WORD and not _PAGE_METADATA.match(trimmed):
                 found += _list_parts(trimmed)
         items = tuple(
-            part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.match(part))
+            part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.search(part))
         )
+        return self._keep(word, items)
+
+    def _keep(self, word: str, items: tuple[str, ...]) -> tuple[str, ...]:
         # A blob comes once and would only take room.
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _WORDS_KEPT:
