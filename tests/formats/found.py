@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from elision.formats.document import Document, RunOrProblem
+from elision.formats.document import Document, FormatReader, RunOrProblem
+from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -17,6 +18,24 @@ def separate(found: Iterable[RunOrProblem]) -> tuple[list[Trajectory], list[Prob
     """Return the runs of `found`, and its problems."""
     items = list(found)
     return [x for x in items if isinstance(x, Trajectory)], [x for x in items if isinstance(x, Problem)]
+
+
+def separate_by_id(found: Iterable[RunOrProblem]) -> tuple[dict[str, Trajectory], list[Problem]]:
+    """Return the runs of `found` by their ids, and its problems."""
+    runs, problems = separate(found)
+    return {run.id: run for run in runs}, problems
+
+
+def read_one(reader: FormatReader, document: Document) -> tuple[Trajectory, list[Problem]]:
+    """Return the one run of a document that `reader` recognizes, and the problems."""
+    assert reader.sniff(document)
+    (run,), problems = separate(reader.read(document))
+    return run, problems
+
+
+def read_path(path: Path) -> tuple[list[Trajectory], list[Problem]]:
+    """Return what the readers that recognize them find in the files at `path`."""
+    return separate(read_runs(path))
 
 
 def load_document(name: str) -> Document:

@@ -15,14 +15,13 @@ from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
+from tests.formats.found import separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(ClaudeCodeReader().read(Document("t.jsonl", data)))
-    runs = {item.id: item for item in found if isinstance(item, Trajectory)}
-    return runs, [item for item in found if isinstance(item, Problem)]
+    return separate_by_id(ClaudeCodeReader().read(Document("t.jsonl", data)))
 
 
 def odd() -> tuple[dict[str, Trajectory], list[Problem]]:

@@ -14,14 +14,13 @@ from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.turn import Observation
 from elision.trajectory.usage import Usage
+from tests.formats.found import separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "codex"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(CodexReader().read(Document("rollout.jsonl", data)))
-    runs = {item.id: item for item in found if isinstance(item, Trajectory)}
-    return runs, [item for item in found if isinstance(item, Problem)]
+    return separate_by_id(CodexReader().read(Document("rollout.jsonl", data)))
 
 
 def rollout() -> Trajectory:
