@@ -15,7 +15,7 @@ from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import separate_by_id
+from tests.formats.found import each_junk, separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
 
@@ -364,7 +364,7 @@ def test_pictures_of_the_user_are_opaque() -> None:
     assert picture.tokens == IMAGE_TOKENS
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_in_attachments_never_raises(junk: Any) -> None:
     """Wrong types anywhere in an attachment are survived."""
     names = (

@@ -14,7 +14,7 @@ from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import separate
+from tests.formats.found import each_junk, separate
 
 DATA = Path(__file__).parents[1] / "data" / "gemini_cli"
 LEGACY = DATA / "chats" / "session-2026-02-03T10-00-11111111.json"
@@ -150,10 +150,7 @@ def test_other_files_are_not_ours() -> None:
         assert not GeminiCliReader().sniff(Document("x", json.dumps(value).encode()))
 
 
-JUNK: tuple[Any, ...] = (None, 5, "x", [], [[]], {}, {"a": 1}, [1, None])
-
-
-@pytest.mark.parametrize("junk", JUNK)
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     names = ("content", "thoughts", "tokens", "toolCalls", "timestamp", "model", "type", "result", "status", "args")

@@ -13,7 +13,7 @@ from elision.formats.managed_agents import ManagedAgentsReader
 from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import separate
+from tests.formats.found import each_junk, separate
 
 DATA = Path(__file__).parents[1] / "data" / "managed_agents"
 
@@ -156,7 +156,7 @@ def test_other_files_are_not_ours() -> None:
         assert not ManagedAgentsReader().sniff(Document("x", json.dumps(value).encode()))
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     events = [json.loads(line) for line in (DATA / "log.jsonl").read_text().splitlines()]

@@ -13,7 +13,7 @@ from elision.formats.openai_chat import OpenAIChatReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import load_document, make_document, separate
+from tests.formats.found import each_junk, load_document, make_document, separate
 
 TALK = [
     {"role": "user", "content": "go"},
@@ -124,7 +124,7 @@ def test_what_is_no_conversation_raises(data: bytes) -> None:
         list(OpenAIChatReader().read(Document("x.json", data)))
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
+@each_junk
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived, by sniffing and by reading."""
     fields = dict.fromkeys(["content", "tool_calls", "tool_call_id", "usage", "model", "response", "created"], junk)

@@ -16,7 +16,7 @@ from elision.formats.opencode import OpenCodeReader
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import read_path, separate
+from tests.formats.found import each_junk, read_path, separate
 
 DATA = Path(__file__).parents[1] / "data" / "opencode"
 
@@ -184,7 +184,7 @@ def test_other_files_are_not_ours() -> None:
     assert (runs, len(problems)) == ([], 2)
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     fields = ("text", "callID", "tool", "state", "tokens", "cost", "mime", "time", "system", "error", "summary")
