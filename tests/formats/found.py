@@ -51,3 +51,13 @@ def load_document(name: str) -> Document:
 def make_document(value: Any) -> Document:
     """Return a file that holds `value` as JSON."""
     return Document("x.json", json.dumps(value).encode())
+
+
+def encode_lines(*values: Any) -> bytes:
+    """Return `values` as JSON lines; a text is a line as it is."""
+    return "\n".join(value if isinstance(value, str) else json.dumps(value) for value in values).encode()
+
+
+def make_lines(*values: Any) -> Document:
+    """Return a file of JSON lines."""
+    return Document("x.jsonl", encode_lines(*values))

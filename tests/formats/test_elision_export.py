@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Compaction, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
+from tests.formats.found import make_lines
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -103,10 +103,6 @@ def written(*runs: Trajectory) -> Document:
     return Document("x.jsonl", "".join(f"{line}\n" for run in runs for line in export(run)).encode())
 
 
-def document(*lines: Any) -> Document:
-    return Document("x.jsonl", "\n".join(v if isinstance(v, str) else json.dumps(v) for v in lines).encode())
-
-
 HEAD = {"format": "elision.trajectory/1", "id": "r", "head": {}}
 
 
@@ -169,7 +165,7 @@ def test_version_1_still_loads() -> None:
 @pytest.mark.parametrize("version", ["elision.trajectory/2", "elision.trajectory/99"])
 def test_a_newer_format_is_refused(version: str) -> None:
     """A newer version is recognised and refused, with what to do about it."""
-    made = document({**HEAD, "format": version})
+    made = make_lines({**HEAD, "format": version})
     assert ElisionExportReader().sniff(made)
     with pytest.raises(FormatError, match=rf"{version} is newer .* update elision"):
         list(ElisionExportReader().read(made))
@@ -179,7 +175,7 @@ def test_a_newer_format_is_refused(version: str) -> None:
 def test_an_unknown_format_is_refused(version: object) -> None:
     """What is no version of this format is an error that shows what was found."""
     with pytest.raises(FormatError, match="unknown format"):
-        list(ElisionExportReader().read(document({**HEAD, "format": version})))
+        list(ElisionExportReader().read(make_lines({**HEAD, "format": version})))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +198,7 @@ def test_an_unknown_format_is_refused(version: object) -> None:
 )
 def test_a_broken_turn_is_a_problem_and_the_rest_is_read(turn: Any) -> None:
     """The turn is left out with its line, and later turns move up."""
-    problem, run = ElisionExportReader().read(document(HEAD, turn, {"turn": 2, "content": [{"text": "b"}]}))
+    problem, run = ElisionExportReader().read(make_lines(HEAD, turn, {"turn": 2, "content": [{"text": "b"}]}))
     assert isinstance(problem, Problem)
     assert isinstance(run, Trajectory)
     assert problem.line == 2
@@ -215,7 +211,7 @@ def test_a_broken_turn_is_a_problem_and_the_rest_is_read(turn: Any) -> None:
 )
 def test_a_broken_run_is_a_problem_and_the_next_is_read(field: dict[str, Any]) -> None:
     """A run whose first line is unusable is left out whole."""
-    problem, run = ElisionExportReader().read(document({**HEAD, **field}, {"turn": 1}, HEAD))
+    problem, run = ElisionExportReader().read(make_lines({**HEAD, **field}, {"turn": 1}, HEAD))
     assert isinstance(problem, Problem)
     assert problem.line == 1
     assert isinstance(run, Trajectory)
@@ -223,12 +219,12 @@ def test_a_broken_run_is_a_problem_and_the_next_is_read(field: dict[str, Any]) -
 
 def test_a_turn_before_any_run_is_a_problem() -> None:
     """A turn that belongs to no run is reported."""
-    (problem,) = ElisionExportReader().read(document({"turn": 1}))
+    (problem,) = ElisionExportReader().read(make_lines({"turn": 1}))
     assert isinstance(problem, Problem)
 
 
 def test_other_files_are_left_alone() -> None:
     """ATIF and plain messages are not taken, nor is an empty file."""
-    assert not ElisionExportReader().sniff(document({"schema_version": "ATIF-v1.8"}))
-    assert not ElisionExportReader().sniff(document({"role": "user", "content": "x"}))
+    assert not ElisionExportReader().sniff(make_lines({"schema_version": "ATIF-v1.8"}))
+    assert not ElisionExportReader().sniff(make_lines({"role": "user", "content": "x"}))
     assert not ElisionExportReader().sniff(Document("x", b""))

@@ -13,14 +13,13 @@ from elision.formats.managed_agents import ManagedAgentsReader
 from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import each_junk, separate
+from tests.formats.found import each_junk, encode_lines, separate
 
 DATA = Path(__file__).parents[1] / "data" / "managed_agents"
 
 
 def read(*events: Any, name: str = "log.jsonl") -> tuple[list[Trajectory], list[Problem]]:
-    document = Document(name, "\n".join(map(json.dumps, events)).encode())
-    return separate(ManagedAgentsReader().read(document))
+    return separate(ManagedAgentsReader().read(Document(name, encode_lines(*events))))
 
 
 def log() -> Trajectory:
