@@ -223,14 +223,6 @@ class _LineGroup:
         return self.other is None or self.other.value.get("type") in ("user", "attachment")
 
 
-def _name_model(message: Json) -> str:
-    """Return the model of a response; in fast mode, which has prices and a cache of its own, as routers call it."""
-    model = text_in(message.get("model"))
-    if model and mapping_in(message.get("usage")).get("speed") == "fast":
-        return f"{model}-fast"
-    return model
-
-
 def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
     """Gather lines into exchanges, in the order of their first lines."""
     exchanges: list[_LineGroup] = []
@@ -348,6 +340,10 @@ class _TranscriptRun:
             # Each later request has the same ones cleared.
             self._cleared_uses = cleared.cleared_uses
             self.assembler.add_compaction(kind="cleared")
+        model = text_in(messages[-1].get("model"))
+        if model and mapping_in(messages[-1].get("usage")).get("speed") == "fast":
+            # Fast mode has prices and a cache of its own; routers call it so.
+            model = f"{model}-fast"
         # A line's own time is when its block was complete; the request started when its newest input was there.
         at = parse_timestamp(fragments[0].value.get("timestamp")) if self._sent is None else self._sent
         self.assembler.add_assistant(
@@ -356,7 +352,7 @@ class _TranscriptRun:
             actions=actions,
             usage=usage,
             at=at,
-            model=_name_model(messages[-1]),
+            model=model,
             line=fragments[0].number,
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, get_args
 
@@ -98,21 +98,22 @@ class Catalogue:
 
     def find_holders(self, family: str, node: str) -> list[tuple[SessionState, int]]:
         """Return the sessions that have a history, each with the turn that it names."""
-        found = []
-        for value in self.directory.get_all(self.keys.make_node_key(family, node)):
-            session = self.by_number.get(value >> 32)
-            if session is not None and session.family == family:
-                found.append((session, value & 0xFFFF_FFFF))
-        return found
+        return [(session, turn) for session, turn in self._iterate_holders(family, node) if session.family == family]
 
     def find_recovered(self, family: str, nodes: Sequence[str]) -> SessionState | None:
         """Return a session that has one of the histories `nodes` of `family`, and lost its own name and family."""
         for node in filter(None, nodes):
-            for value in self.directory.get_all(self.keys.make_node_key(family, node)):
-                session = self.by_number.get(value >> 32)
-                if session is not None and self.is_recovered(session):
+            for session, _ in self._iterate_holders(family, node):
+                if self.is_recovered(session):
                     return session
         return None
+
+    def _iterate_holders(self, family: str, node: str) -> Iterator[tuple[SessionState, int]]:
+        """Yield the sessions that are entered for a history, each with the turn that it names."""
+        for value in self.directory.get_all(self.keys.make_node_key(family, node)):
+            session = self.by_number.get(value >> 32)
+            if session is not None:
+                yield session, value & 0xFFFF_FFFF
 
     def is_recovered(self, session: SessionState) -> bool:
         """Return whether the record that began a session is lost."""
