@@ -12,7 +12,7 @@ from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import load_document, make_document, separate
+from tests.formats.found import each_junk, load_document, make_document, separate
 
 HI = {"role": "user", "content": "hi"}
 
@@ -93,7 +93,7 @@ def test_a_stray_result_and_a_strange_role_are_problems() -> None:
     assert [problem.line for problem in problems] == [4, 5]
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
+@each_junk
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived, by sniffing and by reading."""
     fields = {"content": junk, "usage": junk, "model": junk}

@@ -13,14 +13,13 @@ from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "atif"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(AtifReader().read(Document("trajectory.json", data)))
-    runs = {item.id: item for item in found if isinstance(item, Trajectory)}
-    return runs, [item for item in found if isinstance(item, Problem)]
+    return separate_by_id(AtifReader().read(Document("trajectory.json", data)))
 
 
 def tools() -> tuple[dict[str, Trajectory], list[Problem]]:

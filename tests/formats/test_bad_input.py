@@ -17,7 +17,7 @@ import pytest
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import separate
+from tests.formats.found import read_path
 from tests.soak import SOAK
 
 DATA = Path(__file__).parents[1] / "data"
@@ -31,10 +31,6 @@ SAMPLES = sorted(
     and not any(folder in path.parents for folder in FOLDERS)
 )
 MB = 2**20
-
-
-def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    return separate(read_runs(path))
 
 
 def error_of(path: Path) -> str:
@@ -69,7 +65,7 @@ def test_truncated_gzip(tmp_path: Path) -> None:
     noise = random.Random(1).randbytes(100_000).hex()
     lines = [GOOD] * 3 + [chat({"role": "user", "content": noise})]
     path = write(tmp_path / "x.jsonl.gz", gzip.compress("\n".join(lines).encode())[:-10_000])
-    runs, problems = split(path)
+    runs, problems = read_path(path)
     assert [run.tool_turns for run in runs] == [1, 1, 1]
     assert any("breaks off" in problem.reason for problem in problems)
     assert any(problem.line == 4 for problem in problems)
@@ -85,7 +81,7 @@ def test_truncated_gzip_of_one_value(tmp_path: Path) -> None:
 def test_invalid_utf8(tmp_path: Path) -> None:
     """A line that is not UTF-8 is a Problem with its place; the lines around it are read."""
     path = write(tmp_path / "x.jsonl", GOOD.encode() + b'\n{"messages": "\xff"}\n' + GOOD.encode())
-    runs, problems = split(path)
+    runs, problems = read_path(path)
     assert len(runs) == 2
     assert [(problem.line, "not UTF-8" in problem.reason) for problem in problems] == [(2, True)]
 
@@ -111,7 +107,7 @@ def huge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_line_of_70_mb(huge: Path) -> None:
     """An enormous line is skipped with a Problem, the lines around it are read, and it is never copied."""
     tracemalloc.start()
-    runs, problems = split(huge)
+    runs, problems = read_path(huge)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(runs) == 2
@@ -148,14 +144,14 @@ def test_cyclic_parents(tmp_path: Path, circle: tuple[str, str]) -> None:
         }
         for id, parent in parents.items()
     ]
-    runs, _ = split(write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, records))))
+    runs, _ = read_path(write(tmp_path / "x.jsonl", "\n".join(map(json.dumps, records))))
     assert sum(len(run.turns) for run in runs) == 2
 
 
 def test_turns_without_results(tmp_path: Path) -> None:
     """A call that nobody answered is a turn without observations, not a tool turn."""
     unanswered = {"role": "assistant", "content": None, "tool_calls": [call("c1"), call("c2")]}
-    runs, problems = split(write(tmp_path / "x.json", chat({"role": "user", "content": "go"}, unanswered)))
+    runs, problems = read_path(write(tmp_path / "x.json", chat({"role": "user", "content": "go"}, unanswered)))
     assert [(len(run.turns), run.tool_turns) for run in runs] == [(1, 0)]
     assert problems == []
 
@@ -164,7 +160,7 @@ def test_results_without_calls(tmp_path: Path) -> None:
     """A result that answers no call is a Problem; the turns around it are read."""
     data = json.loads(GOOD)
     data["messages"].insert(1, {"role": "tool", "tool_call_id": "c0", "content": "lost"})
-    runs, problems = split(write(tmp_path / "x.json", json.dumps(data)))
+    runs, problems = read_path(write(tmp_path / "x.json", json.dumps(data)))
     assert [run.tool_turns for run in runs] == [1]
     assert ["'c0'" in problem.reason for problem in problems] == [True]
 
@@ -173,7 +169,7 @@ def test_deep_nesting(tmp_path: Path) -> None:
     """JSON nested beyond reason is an error or a Problem, not a RecursionError."""
     deep = '{"messages": ' + "[" * 100_000 + "]" * 100_000 + "}"
     assert "nested too deeply" in error_of(write(tmp_path / "x.json", deep))
-    runs, problems = split(write(tmp_path / "x.jsonl", f"{GOOD}\n{deep}\n{GOOD}"))
+    runs, problems = read_path(write(tmp_path / "x.jsonl", f"{GOOD}\n{deep}\n{GOOD}"))
     assert len(runs) == 2
     assert [problem.line for problem in problems] == [2]
 
@@ -184,7 +180,7 @@ def test_nesting_that_json_can_read(tmp_path: Path, depth: int) -> None:
     data = json.loads(GOOD)
     data["messages"][1]["content"] = [{"type": "odd", "x": json.loads("[" * depth + '"\\ud800"' + "]" * depth)}]
     path = write(tmp_path / "x.jsonl", f"{GOOD}\n{json.dumps(data)}\n{GOOD}")
-    runs, problems = split(path)
+    runs, problems = read_path(path)
     assert len(runs) + len(problems) >= 3
 
 
@@ -208,7 +204,7 @@ def test_a_symlink_loop(tmp_path: Path) -> None:
     (tmp_path / "up").symlink_to(tmp_path)
     write(tmp_path / "x.json", GOOD)
     assert "cannot be read" in error_of(loop)
-    runs, problems = split(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert len(runs) == 1
     assert [Path(problem.file).name for problem in problems] == ["loop.json"]
 
@@ -217,7 +213,7 @@ def test_a_broken_zip(tmp_path: Path) -> None:
     """A file that begins like an Inspect log and is none is an error or a Problem."""
     write(tmp_path / "x.eval", b"PK\x03\x04" + bytes(200))
     write(tmp_path / "y.json", GOOD)
-    runs, problems = split(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert len(runs) == 1
     assert [Path(problem.file).name for problem in problems] == ["x.eval"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
+from tests.formats.found import each_junk, encode_lines, separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(ClaudeCodeReader().read(Document("t.jsonl", data)))
-    runs = {item.id: item for item in found if isinstance(item, Trajectory)}
-    return runs, [item for item in found if isinstance(item, Problem)]
+    return separate_by_id(ClaudeCodeReader().read(Document("t.jsonl", data)))
 
 
 def odd() -> tuple[dict[str, Trajectory], list[Problem]]:
@@ -32,10 +30,6 @@ def odd() -> tuple[dict[str, Trajectory], list[Problem]]:
 def entry(uuid: str, parent: str | None, role: str, content: Any, **more: Any) -> dict[str, Any]:
     message = {"role": role, "content": content, "id": more.pop("id", uuid)}
     return {"uuid": uuid, "parentUuid": parent, "type": role, "sessionId": "s", "message": message, **more}
-
-
-def lines(*entries: dict[str, Any]) -> bytes:
-    return "\n".join(map(json.dumps, entries)).encode()
 
 
 def texts(run: Trajectory) -> list[str]:
@@ -116,7 +110,7 @@ def test_sidechains_are_runs_of_their_own() -> None:
 def test_sidechains_without_agent_id_follow_their_parents() -> None:
     """Older transcripts have no agentId: the chain of parents tells two sidechains apart."""
     side = {"isSidechain": True}
-    data = lines(
+    data = encode_lines(
         entry("s1", None, "user", "one", **side),
         entry("s2", None, "user", "two", **side),
         entry("s3", "s1", "assistant", [{"type": "text", "text": "I"}], **side),
@@ -140,7 +134,9 @@ def test_compactions_keep_the_raw_turns() -> None:
 def test_a_summary_at_the_start_is_the_head() -> None:
     """A file that continues another one begins with its summary: part of the task, not a compaction."""
     runs, _ = read(
-        lines(entry("u", None, "user", "Earlier: x.", isCompactSummary=True), entry("a", "u", "assistant", "Go on."))
+        encode_lines(
+            entry("u", None, "user", "Earlier: x.", isCompactSummary=True), entry("a", "u", "assistant", "Go on.")
+        )
     )
     assert [message.text for message in runs["main"].head.messages] == ["Earlier: x."]
     assert runs["main"].compactions == ()
@@ -176,7 +172,7 @@ def test_the_request_time_is_that_of_its_newest_input() -> None:
 def test_what_hooks_say_is_an_interjection() -> None:
     """`isMeta` user lines were sent to the model and stay."""
     runs, _ = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "Go."),
             entry("a", "u", "assistant", "Done."),
             entry("m", "a", "user", "Stop hook feedback", isMeta=True),
@@ -191,7 +187,7 @@ def forked(own: int) -> bytes:
     old = [entry("u2", "b", "user", "first way")]
     for number in range(own):
         old.append(entry(f"o{number}", old[-1]["uuid"], "assistant", f"old {number}"))
-    return lines(
+    return encode_lines(
         entry("u", None, "user", "Go."),
         entry("a", "u", "assistant", call("c")),
         entry("r", "a", "user", result("c")),
@@ -220,14 +216,14 @@ def test_a_branch_that_is_mostly_its_own_is_a_run() -> None:
 
 def test_parents_in_a_circle_end() -> None:
     """Lines that are each other's parents are read once and reported."""
-    runs, problems = read(lines(entry("u", "a", "user", "Go."), entry("a", "u", "assistant", "On.")))
+    runs, problems = read(encode_lines(entry("u", "a", "user", "Go."), entry("a", "u", "assistant", "On.")))
     assert texts(runs["main"]) == ["On."]
     assert [problem.line for problem in problems] == [1]
 
 
 def test_nothing_said_is_reported() -> None:
     """A transcript without an assistant message is a problem, not silence."""
-    runs, problems = read(lines(entry("u", None, "user", "Anyone?")))
+    runs, problems = read(encode_lines(entry("u", None, "user", "Anyone?")))
     assert runs == {}
     assert len(problems) == 1
 
@@ -254,7 +250,7 @@ def test_queued_words_and_reminders_are_the_users() -> None:
     where it was sent, between the result before it and the next call."""
     held = {"type": "text", "file": {"filePath": "/a.py", "content": "1 x = 1"}}
     runs, problems = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "go"),
             attached("m", "u", "nested_memory", path="/C.md", content={"path": "/C.md", "content": "Use tabs."}),
             entry("a", "m", "assistant", call("c1")),
@@ -280,7 +276,7 @@ def test_queued_words_and_reminders_are_the_users() -> None:
 def test_attachments_of_parallel_calls_make_no_forks() -> None:
     """Each result of parallel calls may have attachments of its own; none is left behind with its branch."""
     runs, problems = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "go"),
             entry("a1", "u", "assistant", call("c1"), id="m"),
             entry("a2", "a1", "assistant", call("c2"), id="m"),
@@ -301,7 +297,7 @@ def test_what_was_rendered_was_sent() -> None:
     older version in the same file are read by their fields. The user's words are never left out."""
     rendered = [{"content": "<system-reminder>\nThe user said: faster\n</system-reminder>"}]
     (run,) = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "go"),
             attached("s", "u", "prompt_snapshot", systemPrompt=["You are Claude Code."], version="2.1.291"),
             entry("a", "s", "assistant", call("c1")),
@@ -323,7 +319,7 @@ def test_what_was_rendered_was_sent() -> None:
 def test_queued_words_that_became_a_turn_count_once() -> None:
     """Where the words are also a user's line of their own, that line is read and its copy is not."""
     (run,) = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "go"),
             entry("a", "u", "assistant", call("c1")),
             entry("r", "a", "user", result("c1")),
@@ -338,7 +334,7 @@ def test_queued_words_that_became_a_turn_count_once() -> None:
 def test_words_that_nothing_answered_are_kept() -> None:
     """Attachments behind the last message, and those whose parent is lost, are read too."""
     (run,) = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "go"),
             entry("a", "u", "assistant", call("c1")),
             attached("q", "lost", "queued_command", prompt="wait"),
@@ -355,7 +351,7 @@ def test_pictures_of_the_user_are_opaque() -> None:
     """A picture that the user mentioned is kept and counted."""
     held = {"type": "image", "file": {"base64": "AAAA", "type": "image/png"}}
     (run,) = read(
-        lines(
+        encode_lines(
             entry("u", None, "user", "look"),
             attached("f", "u", "file", filename="/a.png", content=held),
             entry("a", "f", "assistant", "nice"),
@@ -365,7 +361,7 @@ def test_pictures_of_the_user_are_opaque() -> None:
     assert picture.tokens == IMAGE_TOKENS
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_in_attachments_never_raises(junk: Any) -> None:
     """Wrong types anywhere in an attachment are survived."""
     names = (
@@ -382,5 +378,5 @@ def test_junk_in_attachments_never_raises(junk: Any) -> None:
     for kind in ("queued_command", "file", "nested_memory", "relevant_memories", "hook_blocking_error", "diagnostics"):
         line = attached("f", "u", kind, rendered=junk, version=junk, **dict.fromkeys(names, junk))
         bare = {"type": "attachment", "uuid": "g", "parentUuid": "f", "attachment": junk}
-        runs, _ = read(lines(entry("u", None, "user", "go"), line, bare, entry("a", "g", "assistant", "hi")))
+        runs, _ = read(encode_lines(entry("u", None, "user", "go"), line, bare, entry("a", "g", "assistant", "hi")))
         assert len(runs["main"].turns) == 1

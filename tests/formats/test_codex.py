@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,17 @@ from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.turn import Observation
 from elision.trajectory.usage import Usage
+from tests.formats.found import encode_lines, separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "codex"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(CodexReader().read(Document("rollout.jsonl", data)))
-    runs = {item.id: item for item in found if isinstance(item, Trajectory)}
-    return runs, [item for item in found if isinstance(item, Problem)]
+    return separate_by_id(CodexReader().read(Document("rollout.jsonl", data)))
 
 
 def rollout() -> Trajectory:
     return read((DATA / "rollout.jsonl").read_bytes())[0]["0199-abc"]
-
-
-def lines(*records: dict[str, Any]) -> bytes:
-    return "\n".join(map(json.dumps, records)).encode()
 
 
 def record(kind: str, **payload: Any) -> dict[str, Any]:
@@ -115,7 +109,7 @@ def test_output_that_only_looks_wrapped_is_left_alone(value: Any, text: str | No
 
 
 def result_of(value: Any) -> tuple[Observation, ...]:
-    return read(lines(call("c"), output("c", value)))[0]["main"].turns[0].observations
+    return read(encode_lines(call("c"), output("c", value)))[0]["main"].turns[0].observations
 
 
 def test_usage_is_the_last_calls_or_what_was_added() -> None:
@@ -130,35 +124,37 @@ def test_usage_is_the_last_calls_or_what_was_added() -> None:
 
 def test_counts_belong_to_the_call_they_follow() -> None:
     """A count behind the results is the newest message's; so is one between call and result."""
-    behind, _ = read(lines(call("a"), output("a"), count(1), call("b"), output("b"), count(2)))
-    between, _ = read(lines(call("a"), count(1), output("a"), call("b"), count(2), output("b")))
+    behind, _ = read(encode_lines(call("a"), output("a"), count(1), call("b"), output("b"), count(2)))
+    between, _ = read(encode_lines(call("a"), count(1), output("a"), call("b"), count(2), output("b")))
     assert prompts(behind["main"]) == prompts(between["main"]) == [1, 2]
 
 
 def test_counts_announced_before_their_items() -> None:
     """Older versions wrote the count first: it is the next message's."""
     runs, _ = read(
-        lines(count(1), call("a"), output("a"), count(2), call("b"), output("b"), count(3), message("assistant", "x"))
+        encode_lines(
+            count(1), call("a"), output("a"), count(2), call("b"), output("b"), count(3), message("assistant", "x")
+        )
     )
     assert prompts(runs["main"]) == [1, 2, 3]
 
 
 def test_a_count_that_is_nobodys_does_not_shift_the_rest() -> None:
     """The count of a call without items (a compaction, say) is corrected by the next message's own."""
-    runs, _ = read(lines(call("a"), count(1), output("a"), count(99), call("b"), count(2), output("b")))
+    runs, _ = read(encode_lines(call("a"), count(1), output("a"), count(99), call("b"), count(2), output("b")))
     assert prompts(runs["main"]) == [1, 2]
 
 
 def test_records_of_each_call_replace_the_events() -> None:
     """Newer versions record usage on its own line; the event that repeats it is not counted."""
     own = record("token_usage_record", response_id="r", usage={"input_tokens": 10, "output_tokens": 1})
-    runs, _ = read(lines(call("a"), own, count(10), output("a"), message("assistant", "x")))
+    runs, _ = read(encode_lines(call("a"), own, count(10), output("a"), message("assistant", "x")))
     assert prompts(runs["main"]) == [10, None]
 
 
 def test_a_count_ends_a_message() -> None:
     """Two calls that only speak are two turns, though nothing stands between their texts but the count."""
-    runs, _ = read(lines(message("assistant", "one"), count(1), message("assistant", "two"), count(2)))
+    runs, _ = read(encode_lines(message("assistant", "one"), count(1), message("assistant", "two"), count(2)))
     assert [turn.text for turn in runs["main"].turns] == ["one", "two"]
 
 
@@ -186,7 +182,7 @@ def test_calls_that_the_server_ran_are_opaque() -> None:
 def test_turns_rolled_back_are_not_in_the_main_run() -> None:
     """After a rollback the run goes on from before; what was dropped and is mostly its own is a run of its own."""
     runs, problems = read(
-        lines(
+        encode_lines(
             message("user", "Go."),
             message("assistant", "one"),
             message("user", "Left."),
@@ -206,7 +202,7 @@ def test_turns_rolled_back_are_not_in_the_main_run() -> None:
 def test_a_sub_agent_names_its_parent() -> None:
     """A spawned thread's rollout refers to the thread that spawned it."""
     spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "p1", "depth": 1}}}
-    runs, _ = read(lines(record("session_meta", id="c1", source=spawn), message("assistant", "x")))
+    runs, _ = read(encode_lines(record("session_meta", id="c1", source=spawn), message("assistant", "x")))
     assert runs["c1"].parent == "p1"
 
 

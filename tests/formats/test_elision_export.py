@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from elision.trajectory.run_roles import ROLES
 from elision.trajectory.trajectory import Compaction, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.usage import Usage
+from tests.formats.found import make_lines
+from tests.soak import SOAK
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -101,33 +102,22 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
     )
 
 
-def written(*runs: Trajectory) -> Document:
-    return Document("x.jsonl", "".join(f"{line}\n" for run in runs for line in export(run)).encode())
-
-
-def document(*lines: Any) -> Document:
-    return Document("x.jsonl", "\n".join(v if isinstance(v, str) else json.dumps(v) for v in lines).encode())
-
-
 HEAD = {"format": "elision.trajectory/1", "id": "r", "head": {}}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=400 if SOAK else 60, deadline=None)
 @given(st.lists(trajectories(), max_size=3))
 def test_the_round_trip_is_exact(runs: list[Trajectory]) -> None:
-    """Runs written one behind the other read back equal, field by field, and write the same lines again."""
-    found = list(ElisionExportReader().read(written(*runs)))
-    assert found == runs
-    assert written(*(run for run in found if isinstance(run, Trajectory))) == written(*runs)
+    """Runs written one behind the other read back equal, field by field, and write the same lines again.
 
-
-@settings(max_examples=25, deadline=None)
-@given(trajectories())
-def test_the_lines_are_ascii_and_one_for_each_turn(run: Trajectory) -> None:
-    """A line never holds a line end, whatever the texts hold."""
-    lines = list(export(run))
-    assert len(lines) == 1 + len(run.turns)
+    There is one line for each run and turn, in ASCII and without a line end in it, whatever the texts hold.
+    """
+    lines = [line for run in runs for line in export(run)]
+    assert len(lines) == sum(1 + len(run.turns) for run in runs)
     assert all(line.isascii() and "\n" not in line and "\r" not in line for line in lines)
+    found = list(ElisionExportReader().read(make_lines(*lines)))
+    assert found == runs
+    assert [line for run in found if isinstance(run, Trajectory) for line in export(run)] == lines
 
 
 def test_version_1_still_loads() -> None:
@@ -171,7 +161,7 @@ def test_version_1_still_loads() -> None:
 @pytest.mark.parametrize("version", ["elision.trajectory/2", "elision.trajectory/99"])
 def test_a_newer_format_is_refused(version: str) -> None:
     """A newer version is recognised and refused, with what to do about it."""
-    made = document({**HEAD, "format": version})
+    made = make_lines({**HEAD, "format": version})
     assert ElisionExportReader().sniff(made)
     with pytest.raises(FormatError, match=rf"{version} is newer .* update elision"):
         list(ElisionExportReader().read(made))
@@ -181,7 +171,7 @@ def test_a_newer_format_is_refused(version: str) -> None:
 def test_an_unknown_format_is_refused(version: object) -> None:
     """What is no version of this format is an error that shows what was found."""
     with pytest.raises(FormatError, match="unknown format"):
-        list(ElisionExportReader().read(document({**HEAD, "format": version})))
+        list(ElisionExportReader().read(make_lines({**HEAD, "format": version})))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +194,7 @@ def test_an_unknown_format_is_refused(version: object) -> None:
 )
 def test_a_broken_turn_is_a_problem_and_the_rest_is_read(turn: Any) -> None:
     """The turn is left out with its line, and later turns move up."""
-    problem, run = ElisionExportReader().read(document(HEAD, turn, {"turn": 2, "content": [{"text": "b"}]}))
+    problem, run = ElisionExportReader().read(make_lines(HEAD, turn, {"turn": 2, "content": [{"text": "b"}]}))
     assert isinstance(problem, Problem)
     assert isinstance(run, Trajectory)
     assert problem.line == 2
@@ -217,7 +207,7 @@ def test_a_broken_turn_is_a_problem_and_the_rest_is_read(turn: Any) -> None:
 )
 def test_a_broken_run_is_a_problem_and_the_next_is_read(field: dict[str, Any]) -> None:
     """A run whose first line is unusable is left out whole."""
-    problem, run = ElisionExportReader().read(document({**HEAD, **field}, {"turn": 1}, HEAD))
+    problem, run = ElisionExportReader().read(make_lines({**HEAD, **field}, {"turn": 1}, HEAD))
     assert isinstance(problem, Problem)
     assert problem.line == 1
     assert isinstance(run, Trajectory)
@@ -225,12 +215,12 @@ def test_a_broken_run_is_a_problem_and_the_next_is_read(field: dict[str, Any]) -
 
 def test_a_turn_before_any_run_is_a_problem() -> None:
     """A turn that belongs to no run is reported."""
-    (problem,) = ElisionExportReader().read(document({"turn": 1}))
+    (problem,) = ElisionExportReader().read(make_lines({"turn": 1}))
     assert isinstance(problem, Problem)
 
 
 def test_other_files_are_left_alone() -> None:
     """ATIF and plain messages are not taken, nor is an empty file."""
-    assert not ElisionExportReader().sniff(document({"schema_version": "ATIF-v1.8"}))
-    assert not ElisionExportReader().sniff(document({"role": "user", "content": "x"}))
+    assert not ElisionExportReader().sniff(make_lines({"schema_version": "ATIF-v1.8"}))
+    assert not ElisionExportReader().sniff(make_lines({"role": "user", "content": "x"}))
     assert not ElisionExportReader().sniff(Document("x", b""))

@@ -14,7 +14,7 @@ from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import separate
+from tests.formats.found import each_junk, encode_lines, separate
 
 DATA = Path(__file__).parents[1] / "data" / "gemini_cli"
 LEGACY = DATA / "chats" / "session-2026-02-03T10-00-11111111.json"
@@ -29,10 +29,6 @@ def only(path: Path) -> tuple[Trajectory, list[Problem]]:
 
 def read(data: bytes) -> tuple[list[Trajectory], list[Problem]]:
     return separate(GeminiCliReader().read(Document("chats/x.jsonl", data)))
-
-
-def lines(*records: Any) -> bytes:
-    return "\n".join(map(json.dumps, records)).encode()
 
 
 def test_messages_of_the_model_are_turns() -> None:
@@ -90,7 +86,7 @@ def test_masking_is_no_compression() -> None:
     said = [{"id": "u", "type": "user", "content": "hi"}, {"id": "g", "type": "gemini", "content": "hello"}]
     masked = [said[0], {**said[1], "content": "<masked>"}]
     ((run,), problems) = read(
-        lines(header, *said, {"id": "i", "type": "info", "content": "n"}, {"$set": {"messages": masked}})
+        encode_lines(header, *said, {"id": "i", "type": "info", "content": "n"}, {"$set": {"messages": masked}})
     )
     assert ([turn.text for turn in run.turns], run.compactions, problems) == (["hello"], (), [])
 
@@ -127,7 +123,7 @@ def test_forks_name_the_model_otherwise() -> None:
     """What a fork of the CLI calls its model is a message of the model by its fields."""
     said = {"id": "g", "type": "bob-shell", "content": "hello", "tokens": {"input": 5, "output": 1}}
     ((run,), _) = read(
-        lines({"sessionId": "s", "projectHash": "p"}, {"id": "u", "type": "user", "content": "hi"}, said)
+        encode_lines({"sessionId": "s", "projectHash": "p"}, {"id": "u", "type": "user", "content": "hi"}, said)
     )
     assert [turn.text for turn in run.turns] == ["hello"]
 
@@ -139,7 +135,7 @@ def test_broken_lines_are_problems() -> None:
         {"id": "u", "type": "user", "content": "hi"},
         {"id": "g", "type": "gemini", "content": "hello"},
     )
-    runs, problems = read(lines(header, first) + b'\n{"id": "x", \n' + lines(answer))
+    runs, problems = read(encode_lines(header, first) + b'\n{"id": "x", \n' + encode_lines(answer))
     assert [problem.line for problem in problems] == [3]
     assert [len(run.turns) for run in runs] == [1]
 
@@ -150,10 +146,7 @@ def test_other_files_are_not_ours() -> None:
         assert not GeminiCliReader().sniff(Document("x", json.dumps(value).encode()))
 
 
-JUNK: tuple[Any, ...] = (None, 5, "x", [], [[]], {}, {"a": 1}, [1, None])
-
-
-@pytest.mark.parametrize("junk", JUNK)
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     names = ("content", "thoughts", "tokens", "toolCalls", "timestamp", "model", "type", "result", "status", "args")
@@ -161,7 +154,7 @@ def test_junk_never_raises(junk: Any) -> None:
     for name in names:
         message = {"id": "g", "type": "gemini", "content": "hi", "toolCalls": [call, junk], name: junk}
         records = [{"sessionId": "s", "projectHash": junk}, message, {**message, "content": junk}, {"$rewindTo": junk}]
-        read(lines(*records, {"$set": junk}, {"$set": {"messages": [junk, message]}}))
+        read(encode_lines(*records, {"$set": junk}, {"$set": {"messages": [junk, message]}}))
     for part in ({"functionCall": junk}, {"functionResponse": junk}, {"text": junk}, junk):
         contents = [{"role": "user", "parts": [part]}, {"role": "model", "parts": [part, {"text": "a"}]}]
         document = Document("x.json", json.dumps(contents).encode())

@@ -18,7 +18,7 @@ from elision.formats.inspect_ai import InspectAiReader
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import separate
+from tests.formats.found import each_junk, separate
 
 DATA = Path(__file__).parents[1] / "data" / "inspect_ai"
 
@@ -211,7 +211,7 @@ def test_what_is_no_log_raises_or_is_not_taken() -> None:
         list(InspectAiReader().read(cut))
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
+@each_junk
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     fields = dict.fromkeys(["id", "content", "tool_calls", "tool_call_id", "function", "error", "model"], junk)

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from elision.formats.document import Document
 from elision.formats.magentic_one import MagenticOneReader
 from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
+from tests.formats.found import each_junk
 
 DATA = Path(__file__).parents[1] / "data" / "magentic_one" / "history.json"
 
@@ -50,7 +49,7 @@ def test_other_histories_are_not_ours() -> None:
         assert not MagenticOneReader().sniff(Document("x", json.dumps(value).encode()))
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived; a message that is none is a Problem."""
     history = json.loads(DATA.read_text())["history"]

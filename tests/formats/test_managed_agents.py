@@ -13,14 +13,13 @@ from elision.formats.managed_agents import ManagedAgentsReader
 from elision.formats.registry import read_runs as read_path
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import separate
+from tests.formats.found import each_junk, encode_lines, separate
 
 DATA = Path(__file__).parents[1] / "data" / "managed_agents"
 
 
 def read(*events: Any, name: str = "log.jsonl") -> tuple[list[Trajectory], list[Problem]]:
-    document = Document(name, "\n".join(map(json.dumps, events)).encode())
-    return separate(ManagedAgentsReader().read(document))
+    return separate(ManagedAgentsReader().read(Document(name, encode_lines(*events))))
 
 
 def log() -> Trajectory:
@@ -156,7 +155,7 @@ def test_other_files_are_not_ours() -> None:
         assert not ManagedAgentsReader().sniff(Document("x", json.dumps(value).encode()))
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     events = [json.loads(line) for line in (DATA / "log.jsonl").read_text().splitlines()]

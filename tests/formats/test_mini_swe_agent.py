@@ -13,6 +13,7 @@ from elision.formats.document import Document
 from elision.formats.mini_swe_agent import MiniSweAgentReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import read_one
 
 DATA = Path(__file__).parents[1] / "data" / "mini_swe_agent"
 
@@ -22,12 +23,7 @@ def load(name: str) -> Any:
 
 
 def read(value: Any) -> tuple[Trajectory, list[Problem]]:
-    document = Document("runs/y-2.traj.json", json.dumps(value).encode())
-    assert MiniSweAgentReader().sniff(document)
-    found = list(MiniSweAgentReader().read(document))
-    runs = [item for item in found if isinstance(item, Trajectory)]
-    assert len(runs) == 1
-    return runs[0], [item for item in found if isinstance(item, Problem)]
+    return read_one(MiniSweAgentReader(), Document("runs/y-2.traj.json", json.dumps(value).encode()))
 
 
 def one(value: Any) -> Trajectory:

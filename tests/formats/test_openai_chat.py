@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,17 +12,13 @@ from elision.formats.openai_chat import OpenAIChatReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import load_document, make_document, separate
+from tests.formats.found import each_junk, load_document, make_document, make_lines, separate
 
 TALK = [
     {"role": "user", "content": "go"},
     {"role": "assistant", "content": "a", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]},
     {"role": "tool", "tool_call_id": "c", "content": "r"},
 ]
-
-
-def lines(*values: Any) -> Document:
-    return Document("x.jsonl", "\n".join(v if isinstance(v, str) else json.dumps(v) for v in values).encode())
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
@@ -37,8 +32,8 @@ def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
         make_document({"messages": TALK}),
         make_document([{"messages": TALK}, {"messages": TALK}]),
         make_document([TALK, TALK]),
-        lines({"messages": TALK}, {"messages": TALK}),
-        lines(*TALK),
+        make_lines({"messages": TALK}, {"messages": TALK}),
+        make_lines(*TALK),
         make_document({"request": {"messages": TALK}, "response": {"id": "r"}}),
     ],
 )
@@ -112,7 +107,9 @@ def test_an_agent_that_acts_in_text_gets_its_observations_as_user_messages() -> 
 def test_broken_lines_are_reported_with_their_number_and_the_rest_is_read() -> None:
     """Broken JSON, a stray result, an unknown role: a Problem each, with its line."""
     stray = {"role": "tool", "tool_call_id": "nobody", "content": "r"}
-    runs, problems = read(lines('{"role": "user", "con', *TALK, stray, {"role": "ghost", "content": "boo"}, {"x": 1}))
+    runs, problems = read(
+        make_lines('{"role": "user", "con', *TALK, stray, {"role": "ghost", "content": "boo"}, {"x": 1})
+    )
     assert [run.tool_turns for run in runs] == [1]
     assert sorted((problem.line or 0) for problem in problems) == [1, 5, 6, 7]
 
@@ -124,7 +121,7 @@ def test_what_is_no_conversation_raises(data: bytes) -> None:
         list(OpenAIChatReader().read(Document("x.json", data)))
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
+@each_junk
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived, by sniffing and by reading."""
     fields = dict.fromkeys(["content", "tool_calls", "tool_call_id", "usage", "model", "response", "created"], junk)
@@ -190,7 +187,7 @@ ODD = [TALK[0], {"role": "assistant", "content": "a"}, {"role": "banana"}, {"rol
 
 @pytest.mark.parametrize(
     ("made", "place"),
-    [(make_document(ODD), 3), (lines(*ODD), 3), (lines({"messages": ODD}, {"messages": [TALK[0]]}), 1)],
+    [(make_document(ODD), 3), (make_lines(*ODD), 3), (make_lines({"messages": ODD}, {"messages": [TALK[0]]}), 1)],
 )
 def test_one_odd_message_does_not_hide_the_format(made: Document, place: int) -> None:
     """A message of unknown role is a Problem with its place, and the rest is read."""

@@ -11,16 +11,12 @@ from elision.formats.document import Document
 from elision.formats.openai_responses import OpenAIResponsesReader
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import load_document, make_document, separate
+from tests.formats.found import each_junk, load_document, make_document, make_lines, separate
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "r"}
 ASK = {"role": "user", "content": "go"}
 USAGE = {"input_tokens": 100, "input_tokens_details": {"cached_tokens": 40}, "output_tokens": 5}
-
-
-def lines(*values: Any) -> Document:
-    return Document("x.jsonl", "\n".join(json.dumps(value) for value in values).encode())
 
 
 def read(document: Document) -> tuple[list[Trajectory], list[Problem]]:
@@ -77,7 +73,7 @@ def test_a_text_as_input_is_the_users() -> None:
 def test_response_objects_among_items_bring_usage_and_bounds() -> None:
     """In a chain of items and responses each response is one turn with its own usage, and gives the head."""
     response = {"object": "response", "instructions": "sys", "output": [CALL], "usage": USAGE, "model": "m"}
-    made = lines(
+    made = make_lines(
         ASK, response, OUTPUT, {**response, "output": [{"type": "message", "role": "assistant", "content": "x"}]}
     )
     (run,), problems = read(made)
@@ -90,7 +86,7 @@ def test_response_objects_among_items_bring_usage_and_bounds() -> None:
 
 @pytest.mark.parametrize(
     "made",
-    [make_document([ASK, CALL, OUTPUT]), lines(ASK, CALL, OUTPUT), make_document({"input": [ASK, CALL, OUTPUT]})],
+    [make_document([ASK, CALL, OUTPUT]), make_lines(ASK, CALL, OUTPUT), make_document({"input": [ASK, CALL, OUTPUT]})],
 )
 def test_lists_lines_and_requests(made: Document) -> None:
     """The same items in any nesting are the same run."""
@@ -101,7 +97,7 @@ def test_lists_lines_and_requests(made: Document) -> None:
 
 def test_every_request_of_a_log_is_a_run() -> None:
     """A line with a request is a run of its own."""
-    runs, _ = read(lines({"input": [ASK], "output": [CALL]}, {"input": [ASK], "output": [CALL]}))
+    runs, _ = read(make_lines({"input": [ASK], "output": [CALL]}, {"input": [ASK], "output": [CALL]}))
     assert [run.id for run in runs] == ["line 1", "line 2"]
 
 
@@ -119,7 +115,7 @@ def test_an_unknown_item_is_kept() -> None:
     assert [part.kind for part in run.turns[0].content if isinstance(part, Opaque)] == ["quantum_leap"]
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
+@each_junk
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived, by sniffing and by reading."""
     fields = dict.fromkeys(
@@ -177,7 +173,7 @@ def test_a_search_that_the_provider_runs_has_the_output_behind_it() -> None:
     search = {"type": "tool_search_call", "call_id": None, "execution": "server", "arguments": {"paths": ["a"]}}
     found = {"type": "tool_search_output", "call_id": None, "execution": "server", "tools": [{"name": "a"}]}
     pairs = [{**item, "id": f"ts_{number}"} for number, item in enumerate([search, found, search, found])]
-    (run,), problems = read(lines(ASK, *pairs))
+    (run,), problems = read(make_lines(ASK, *pairs))
     assert not problems
     assert [[(seen.tool, seen.tags) for seen in turn.observations] for turn in run.turns] == [
         [("tool_search", frozenset({"keep_output"}))]

@@ -13,21 +13,16 @@ import pytest
 
 from elision.formats.document import Document
 from elision.formats.opencode import OpenCodeReader
-from elision.formats.registry import read_runs as read_path
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import separate
+from tests.formats.found import each_junk, read_path, separate
 
 DATA = Path(__file__).parents[1] / "data" / "opencode"
 
 
-def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    return separate(read_path(path))
-
-
 def exported() -> Trajectory:
-    (run,), problems = split(DATA / "export.json")
+    (run,), problems = read_path(DATA / "export.json")
     assert problems == []
     return run
 
@@ -157,7 +152,7 @@ def as_before(at: Path) -> Path:
 @pytest.mark.parametrize("layout", [as_folder, as_tar, as_zip, as_before])
 def test_the_storage_holds_every_session(tmp_path: Path, layout: Any) -> None:
     """A storage folder, packed or not, of either layout, gives each session as its export does, with its parent."""
-    runs, problems = split(layout(tmp_path))
+    runs, problems = read_path(layout(tmp_path))
     assert problems == []
     assert [(run.id, run.parent) for run in runs] == [("ses_01parent", None), ("ses_02child", "ses_01parent")]
     assert runs[0].turns == exported().turns
@@ -169,7 +164,7 @@ def test_broken_files_cost_themselves_alone(tmp_path: Path) -> None:
     at = as_folder(tmp_path)
     next(iter(sorted((at / "storage/part/msg_02").iterdir()))).write_text("{")
     (at / "storage/message/ses_01parent/msg_09.json").write_text("[")
-    runs, problems = split(at)
+    runs, problems = read_path(at)
     assert len(problems) == 2
     assert all(".json" in problem.reason for problem in problems)
     assert [len(run.turns) for run in runs] == [3, 1]
@@ -189,7 +184,7 @@ def test_other_files_are_not_ours() -> None:
     assert (runs, len(problems)) == ([], 2)
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
+@each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     fields = ("text", "callID", "tool", "state", "tokens", "cost", "mime", "time", "system", "error", "summary")

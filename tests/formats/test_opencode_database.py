@@ -13,8 +13,7 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
-from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import separate
+from tests.formats.found import read_path
 
 TABLES = """
 create table session (id text primary key, parent_id text, title text, time_created integer);
@@ -57,14 +56,10 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def read_all(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    return separate(read_runs(path))
-
-
 def test_sessions_are_runs(database: sqlite3.Connection, tmp_path: Path) -> None:
     """Each with its turns, usage, cost and parent; the newest rows too, which are not in the main file yet."""
     add_session(database, 2, parent=1)
-    (first, second), problems = read_all(tmp_path / "opencode.db")
+    (first, second), problems = read_path(tmp_path / "opencode.db")
     assert problems == []
     assert (first.id, first.parent, first.format) == ("ses_1", None, "opencode")
     assert (second.id, second.parent) == ("ses_2", "ses_1")
@@ -81,7 +76,7 @@ def test_a_copy_without_the_files_beside_it(database: sqlite3.Connection, tmp_pa
     folder = tmp_path / "copy"
     folder.mkdir()
     (folder / "opencode.db").write_bytes((tmp_path / "opencode.db").read_bytes())
-    (run,), _ = read_all(folder)
+    (run,), _ = read_path(folder)
     assert run.id == "ses_1"
     assert [path.name for path in folder.iterdir()] == ["opencode.db"]
 
@@ -90,7 +85,7 @@ def test_a_broken_row(database: sqlite3.Connection, tmp_path: Path) -> None:
     """It costs itself alone."""
     database.execute("update part set data = '{' where id = 'prt_msg_ses_1_3_0'")
     database.commit()
-    (run,), problems = read_all(tmp_path / "opencode.db")
+    (run,), problems = read_path(tmp_path / "opencode.db")
     assert len(run.turns) == 2
     assert "prt_msg_ses_1_3_0" in str(problems[0])
 
@@ -111,5 +106,5 @@ def test_a_database_of_another_program(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="without sessions of opencode; a store of Elision"):
         list(read_runs(tmp_path / "other.db"))
     (tmp_path / "run.json").write_text('{"messages": [{"role": "assistant", "content": "Hi."}]}', encoding="utf-8")
-    runs, problems = read_all(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert (len(runs), problems) == (1, [])

@@ -12,6 +12,7 @@ from elision.formats.openhands_events import OpenHandsEventsReader
 from elision.formats.source import read_documents
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import read_one
 
 FOLDER = Path(__file__).parents[1] / "data" / "openhands" / "conversation"
 
@@ -24,12 +25,7 @@ def members() -> dict[str, bytes]:
 
 
 def read(members: dict[str, bytes]) -> tuple[Trajectory, list[Problem]]:
-    document = Document("conversation", members=members)
-    assert OpenHandsEventsReader().sniff(document)
-    found = list(OpenHandsEventsReader().read(document))
-    runs = [item for item in found if isinstance(item, Trajectory)]
-    assert len(runs) == 1
-    return runs[0], [item for item in found if isinstance(item, Problem)]
+    return read_one(OpenHandsEventsReader(), Document("conversation", members=members))
 
 
 def one(members: dict[str, bytes]) -> Trajectory:

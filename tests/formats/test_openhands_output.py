@@ -13,17 +13,14 @@ from elision.formats.document import Document
 from elision.formats.openhands_output import OpenHandsOutputReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
+from tests.formats.found import separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "openhands"
 
 
 def split(document: Document) -> tuple[dict[str, Trajectory], list[Problem]]:
     assert OpenHandsOutputReader().sniff(document)
-    found = list(OpenHandsOutputReader().read(document))
-    return (
-        {item.id: item for item in found if isinstance(item, Trajectory)},
-        [item for item in found if isinstance(item, Problem)],
-    )
+    return separate_by_id(OpenHandsOutputReader().read(document))
 
 
 @pytest.fixture

@@ -14,16 +14,11 @@ import pytest
 
 from elision.formats.document import Document
 from elision.formats.openhands_session import OpenHandsSessionReader
-from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import separate
+from tests.formats.found import read_path
 
 SESSION = Path(__file__).parents[1] / "data" / "openhands" / "session"
 FILES = sorted(path.relative_to(SESSION).as_posix() for path in SESSION.rglob("*.json"))
-
-
-def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    return separate(read_runs(path))
 
 
 def as_folder(at: Path) -> Path:
@@ -47,7 +42,7 @@ def as_zip(at: Path) -> Path:
 def test_a_session_is_one_run(tmp_path: Path, packed: Callable[[Path], Path]) -> None:
     """The events of a session are one run in the order of their numbers, in a folder, a tar and a zip; pages that hold
     them again are no runs of their own."""
-    (run,), problems = split(packed(tmp_path))
+    (run,), problems = read_path(packed(tmp_path))
     assert problems == []
     assert (run.id, run.format, run.model) == ("abc", "openhands-session", "claude-sonnet-4")
     assert (len(run.turns), run.tool_turns) == (12, 11)
@@ -59,13 +54,13 @@ def test_a_session_is_one_run(tmp_path: Path, packed: Callable[[Path], Path]) ->
 
 def test_the_session_folder_itself(tmp_path: Path) -> None:
     """A session that is named directly has its folder's name."""
-    (run,), problems = split(Path(shutil.copytree(SESSION, tmp_path / "abc")))
+    (run,), problems = read_path(Path(shutil.copytree(SESSION, tmp_path / "abc")))
     assert (run.id, problems) == ("abc", [])
 
 
 def test_usage_is_that_of_the_response(tmp_path: Path) -> None:
     """The usage that events repeat for each call of a response is counted once."""
-    (run,), _ = split(SESSION)
+    (run,), _ = read_path(SESSION)
     assert [turn.usage.prompt for turn in run.turns if turn.usage] == [1200, *[1400] * 10]
 
 
@@ -74,7 +69,7 @@ def test_a_page_stands_in_for_what_is_broken(tmp_path: Path) -> None:
     at = Path(shutil.copytree(SESSION, tmp_path / "abc"))
     (at / "events" / "5.json").write_text('{"id": 5, "obse')
     (at / "events" / "7.json").unlink()
-    (run,), problems = split(at)
+    (run,), problems = read_path(at)
     assert ["5.json" in problem.reason for problem in problems] == [True]
     assert run.turns[0].observations[0].text.startswith("a.py")
     assert run.turns[0].interjections[0].text == "Only Python files."
@@ -84,7 +79,7 @@ def test_pages_alone(tmp_path: Path) -> None:
     """Where only the pages are left, they are the session as far as they go."""
     at = Path(shutil.copytree(SESSION, tmp_path / "abc"))
     shutil.rmtree(at / "events")
-    (run,), problems = split(at)
+    (run,), problems = read_path(at)
     assert (len(run.turns), problems) == (10, [])
 
 
@@ -95,7 +90,7 @@ def test_other_folders_of_that_layout_are_read_file_by_file(tmp_path: Path) -> N
     for name in ("0.json", "1.json"):
         (tmp_path / "events" / name).write_text(json.dumps(chat))
     (tmp_path / "events" / "2.json").write_text("{}")
-    runs, problems = split(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert [run.format for run in runs] == ["openai-chat", "openai-chat"]
     assert [Path(problem.file).name for problem in problems] == ["2.json"]
 
@@ -121,7 +116,7 @@ def test_junk_never_raises(tmp_path: Path, name: str) -> None:
     ):
         at = Path(shutil.copytree(SESSION, tmp_path / str(number)))
         (at / name).write_text(junk)
-        runs, _ = split(at)
+        runs, _ = read_path(at)
         assert [run.tool_turns for run in runs] == [11]
 
 
@@ -133,10 +128,10 @@ def test_other_zips_in_a_folder_are_passed_over(tmp_path: Path) -> None:
             archive.writestr("one.traj", traj)
             archive.writestr("metadata.json", "{}")
             archive.writestr("inner.zip", b"PK\x03\x04")
-    runs, problems = split(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert [Path(run.file).name for run in runs] == ["runs.zip!one.traj"]
     assert [Path(problem.file).name for problem in problems] == ["runs.zip!inner.zip", "runs.zip!metadata.json"]
-    assert len(split(tmp_path / "some.whl")[0]) == 1
+    assert len(read_path(tmp_path / "some.whl")[0]) == 1
 
 
 def test_a_zip_of_other_recordings(tmp_path: Path) -> None:
@@ -149,6 +144,6 @@ def test_a_zip_of_other_recordings(tmp_path: Path) -> None:
         archive.writestr("__MACOSX/a/._one.traj", b"{")
         archive.writestr("a/broken.traj", b"x" * 100)
     (tmp_path / "runs.zip").write_bytes(buffer.getvalue().replace(b"x" * 100, b"y" * 100))
-    runs, problems = split(tmp_path / "runs.zip")
+    runs, problems = read_path(tmp_path / "runs.zip")
     assert [run.file for run in runs] == [f"{tmp_path / 'runs.zip'}!a/one.traj"]
     assert [problem.file for problem in problems] == [f"{tmp_path / 'runs.zip'}!a/broken.traj"]

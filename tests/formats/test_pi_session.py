@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,13 @@ from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, PromptChange, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
+from tests.formats.found import encode_lines, separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "pi_session"
 
 
 def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    found = list(PiSessionReader().read(Document("s.jsonl", data)))
-    runs = {item.id: item for item in found if isinstance(item, Trajectory)}
-    return runs, [item for item in found if isinstance(item, Problem)]
+    return separate_by_id(PiSessionReader().read(Document("s.jsonl", data)))
 
 
 def tree() -> tuple[dict[str, Trajectory], list[Problem]]:
@@ -35,10 +33,6 @@ def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
         "timestamp": "2026-01-01T00:00:00Z",
         "message": {"role": role, "content": content, **more},
     }
-
-
-def lines(*entries: dict[str, Any]) -> bytes:
-    return "\n".join(map(json.dumps, entries)).encode()
 
 
 @needs_corpus("recordings of pi")
@@ -95,7 +89,7 @@ def test_a_short_branch_left_behind_is_reported() -> None:
         said("assistant", "old") | {"id": "4", "parentId": "3"},
         said("assistant", "new") | {"id": "5", "parentId": "3"},
     ]
-    runs, problems = read(lines(*entries))
+    runs, problems = read(encode_lines(*entries))
     assert {name: [turn.text for turn in run.turns] for name, run in runs.items()} == {"main": ["one", "two", "new"]}
     assert [(problem.line, "abandoned" in problem.reason) for problem in problems] == [(4, True)]
 
@@ -108,7 +102,7 @@ def test_a_branch_that_is_mostly_its_own_is_a_run() -> None:
         said("user", "Otherwise.") | {"id": "3", "parentId": "1"},
         said("assistant", "new") | {"id": "4", "parentId": "3"},
     ]
-    runs, problems = read(lines(*entries))
+    runs, problems = read(encode_lines(*entries))
     assert {name: [turn.text for turn in run.turns] for name, run in runs.items()} == {
         "main": ["new"],
         "fork 1": ["old"],
@@ -166,7 +160,9 @@ def test_compactions_keep_the_raw_turns() -> None:
 
 def test_aborted_requests_are_no_turns() -> None:
     """A request broken off before anything came back is left out."""
-    runs, problems = read(lines(said("user", "Go."), said("assistant", [], usage={"input": 0}, stopReason="aborted")))
+    runs, problems = read(
+        encode_lines(said("user", "Go."), said("assistant", [], usage={"input": 0}, stopReason="aborted"))
+    )
     assert runs == {}
     assert len(problems) == 1
 
@@ -174,8 +170,10 @@ def test_aborted_requests_are_no_turns() -> None:
 def test_a_call_broken_off_is_answered_as_pi_answers_it() -> None:
     """A call without result gets pi's stand-in once the conversation goes on, and none at its end."""
     call = [{"type": "toolCall", "id": "c", "name": "edit", "arguments": {}}]
-    going = read(lines(said("user", "Go."), said("assistant", call), said("user", "Wait."), said("assistant", "Yes.")))
-    ended = read(lines(said("user", "Go."), said("assistant", call)))
+    going = read(
+        encode_lines(said("user", "Go."), said("assistant", call), said("user", "Wait."), said("assistant", "Yes."))
+    )
+    ended = read(encode_lines(said("user", "Go."), said("assistant", call)))
     (answer,) = going[0]["main"].turns[0].observations
     assert (answer.text, answer.error) == (STAND_IN_RESULT, True)
     assert ended[0]["main"].turns[0].observations == ()
@@ -195,7 +193,7 @@ def test_parents_in_a_circle_end() -> None:
         said("user", "Go.") | {"id": "1", "parentId": "2"},
         said("assistant", "On.") | {"id": "2", "parentId": "1"},
     ]
-    runs, problems = read(lines(*entries))
+    runs, problems = read(encode_lines(*entries))
     assert [turn.text for turn in runs["main"].turns] == ["On."]
     assert [problem.line for problem in problems] == [1]
 
@@ -213,5 +211,5 @@ def test_a_thinking_level_that_changed() -> None:
     """The cache goes by it, so the call after it writes the prompt again."""
     answers = [said("assistant", [{"type": "text", "text": text}]) for text in "ab"]
     level = {"type": "thinking_level_change", "thinkingLevel": "high"}
-    runs, _ = read(lines(said("user", "Look."), answers[0], level, said("user", "More."), answers[1]))
+    runs, _ = read(encode_lines(said("user", "Look."), answers[0], level, said("user", "More."), answers[1]))
     assert runs["main"].changes == (PromptChange(before=2, what="the thinking level"),)

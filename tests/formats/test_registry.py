@@ -14,15 +14,11 @@ from elision.formats import registry
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.registry import READERS, find_reader, read_runs
 from elision.formats.swe_agent import SweAgentReader
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head
-from tests.formats.found import separate
+from tests.formats.found import read_path
 
 DATA = Path(__file__).parents[1] / "data"
-
-
-def split(path: Path) -> tuple[list[Trajectory], list[Problem]]:
-    return separate(read_runs(path))
 
 
 class Scripted:
@@ -79,14 +75,14 @@ def test_names_are_unique() -> None:
 )
 def test_each_format_finds_its_reader(path: str, format: str) -> None:
     """A recording is read by the reader of its own format."""
-    runs, problems = split(DATA / path)
+    runs, problems = read_path(DATA / path)
     assert {item.format for item in runs} == {format}
     assert problems == []
 
 
 def test_a_folder_gives_all_its_runs() -> None:
     """Every recording below a folder is read, each run with the file it stands in."""
-    runs, _ = split(DATA / "swe_agent")
+    runs, _ = read_path(DATA / "swe_agent")
     assert [(Path(item.file).name, item.id) for item in runs] == [("text.traj", "text"), ("tools.traj", "tools")]
 
 
@@ -95,7 +91,7 @@ def test_only_candidates_in_a_folder_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.traj").write_bytes((DATA / "swe_agent" / "text.traj").read_bytes())
     (tmp_path / "package.json").write_text('{"name": "x"}')
     (tmp_path / "data").write_text('{"name": "x"}')
-    runs, problems = split(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert len(runs) == 1
     assert [Path(problem.file).name for problem in problems] == ["package.json"]
 
@@ -103,7 +99,7 @@ def test_only_candidates_in_a_folder_are_reported(tmp_path: Path) -> None:
 def test_an_unknown_file_names_the_formats() -> None:
     """A single file in no known format is an error that names the formats and how the file begins."""
     with pytest.raises(FormatError) as caught:
-        split(DATA / "swe_agent" / "README.md")
+        read_path(DATA / "swe_agent" / "README.md")
     message = str(caught.value)
     assert "'Hand-made after" in message
     assert all(reader.name in message for reader in READERS)
@@ -114,14 +110,14 @@ def test_broken_json_says_where(tmp_path: Path) -> None:
     path = tmp_path / "run.traj"
     path.write_bytes((DATA / "swe_agent" / "text.traj").read_bytes()[:900])
     with pytest.raises(FormatError, match=r"run\.traj: \d+:\d+: broken JSON .*cut off"):
-        split(path)
+        read_path(path)
 
 
 def test_a_folder_without_runs(tmp_path: Path) -> None:
     """A folder that holds no run is an error that gives the first reason."""
     (tmp_path / "package.json").write_text('{"name": "x"}')
     with pytest.raises(FormatError, match=r"no trajectory in it\. First problem: .*package\.json"):
-        split(tmp_path)
+        read_path(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +140,7 @@ def test_a_broken_first_line_does_not_hide_the_format(tmp_path: Path) -> None:
     """JSON lines are recognised although their first line is broken."""
     path = tmp_path / "output.jsonl"
     path.write_bytes(b'{"instance_id": "cut\n' + (DATA / "openhands" / "output.jsonl").read_bytes())
-    runs, problems = split(path)
+    runs, problems = read_path(path)
     assert len(runs) == 3
     assert [problem.line for problem in problems] == [1]
 
@@ -152,7 +148,7 @@ def test_a_broken_first_line_does_not_hide_the_format(tmp_path: Path) -> None:
 def test_repeated_ids_are_told_apart(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of one file keep distinct ids, whatever the reader called them."""
     use(monkeypatch, Scripted(run("main"), run("main"), run("main (1)"), run("main")))
-    runs, _ = split(file)
+    runs, _ = read_path(file)
     ids = [item.id for item in runs]
     assert ids[0] == "main"
     assert len(set(ids)) == 4
@@ -165,7 +161,7 @@ def test_a_reader_that_trips_is_contained(
     """Whatever malformed content makes a reader raise becomes a logged Problem; runs before it are kept."""
     use(monkeypatch, Scripted(run("first"), error))
     with caplog.at_level(logging.WARNING):
-        runs, problems = split(file)
+        runs, problems = read_path(file)
     assert [item.id for item in runs] == ["first"]
     assert type(error).__name__ in problems[0].reason
     assert problems[0].kind == "input"
@@ -181,7 +177,7 @@ def test_a_bug_in_a_reader_is_reported_as_ours(
         (tmp_path / name).write_text("{}")
     use(monkeypatch, Scripted(run("first"), error))
     with caplog.at_level(logging.ERROR):
-        runs, problems = split(tmp_path)
+        runs, problems = read_path(tmp_path)
     assert [item.id for item in runs] == ["first", "first"]
     assert [problem.kind for problem in problems] == ["bug", "bug"]
     assert "a bug in Elision's scripted reader" in problems[0].reason
@@ -197,7 +193,7 @@ def test_a_bug_in_a_sniff_is_reported_as_ours(file: Path, monkeypatch: pytest.Mo
             raise TypeError("x")
 
     use(monkeypatch, Failing())
-    _, problems = split(file)
+    _, problems = read_path(file)
     assert [problem.kind for problem in problems] == ["bug", "input"]
 
 
@@ -205,7 +201,7 @@ def test_a_lack_of_memory_is_not_hidden(file: Path, monkeypatch: pytest.MonkeyPa
     """Without memory nothing more can be read: the error is raised."""
     use(monkeypatch, Scripted(MemoryError()))
     with pytest.raises(MemoryError):
-        split(file)
+        read_path(file)
 
 
 def test_a_sniff_that_raises_is_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,17 +220,17 @@ def test_a_format_error_in_a_folder_is_a_problem(tmp_path: Path) -> None:
     """A file that its reader cannot read at all costs itself alone when it was not named."""
     (tmp_path / "a.json").write_text(json.dumps({"trajectory_format": "mini-swe-agent-1"}))
     (tmp_path / "b.traj").write_bytes((DATA / "swe_agent" / "text.traj").read_bytes())
-    runs, problems = split(tmp_path)
+    runs, problems = read_path(tmp_path)
     assert len(runs) == 1
     assert "no `messages`" in problems[0].reason
     with pytest.raises(FormatError, match="no `messages`"):
-        split(tmp_path / "a.json")
+        read_path(tmp_path / "a.json")
 
 
 def test_silence_is_reported(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A recognised file in which the reader finds nothing at all is a Problem."""
     use(monkeypatch, Scripted())
-    assert "without any assistant message" in split(file)[1][0].reason
+    assert "without any assistant message" in read_path(file)[1][0].reason
 
 
 @pytest.mark.parametrize("data", ["", '{"messages": [{"role": "user"'])
@@ -244,7 +240,7 @@ def test_formats_are_named_only_where_the_format_is_what_is_wrong(tmp_path: Path
     path.write_text(data)
     for asked in (path, tmp_path):
         with pytest.raises(FormatError) as caught:
-            split(asked)
+            read_path(asked)
         assert "ormats known" not in str(caught.value)
 
 
@@ -252,5 +248,5 @@ def test_formats_have_their_article(tmp_path: Path) -> None:
     """A name that begins with a vowel is \"an\"."""
     path = tmp_path / "x.json"
     path.write_text(json.dumps([{"role": "user", "content": "hi"}]))
-    _, (problem,) = split(path)
+    _, (problem,) = read_path(path)
     assert problem.reason == "an openai-chat file without any assistant message"

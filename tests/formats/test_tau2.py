@@ -15,7 +15,7 @@ from elision.formats.tau2 import Tau2Reader
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import separate
+from tests.formats.found import each_junk, separate
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -140,7 +140,7 @@ def test_broken_simulations_are_problems_and_the_rest_is_read() -> None:
     assert [problem.line for problem in problems] == [1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("junk", [None, 5, "x", [[]], {"a": 1}, [1, None]])
+@each_junk
 def test_junk_fields_never_raise(junk: Any) -> None:
     """Wrong types anywhere are survived."""
     fields = dict.fromkeys(

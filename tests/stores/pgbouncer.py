@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import subprocess
-import time
 from functools import cache
 
 import psycopg
 import pytest
 
-from tests.stores.postgres_server import Server, die_with_parent, shared_server
+from tests.stores.postgres_server import Server, shared_server, wait_for_answers
 
 _PATIENCE = 30.0
 #: Debian puts it where only root's PATH looks.
@@ -54,25 +52,8 @@ class Pgbouncer:
         file.write_text("\n".join([*lines, ""]))
         if server.user:
             shutil.chown(self.folder, server.user)
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [_PROGRAM, file],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                user=server.user,
-                group=server.group,
-                extra_groups=[] if server.user else None,
-                cwd="/",
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
-        until = time.monotonic() + _PATIENCE
-        while not self._is_answering():
-            if self._process.poll() is not None or time.monotonic() > until:
-                self.stop()
-                raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2_000:])
-            self._wait_for_end(0.02)
+        self._process = server.start_program([_PROGRAM, file], self.folder)
+        wait_for_answers(self._process, self.folder, self._is_answering, self.stop)
 
     def make_fresh_url(self, **options: object) -> str:
         """Return the URL, through the pooler, of a store that does not exist yet."""
@@ -88,12 +69,6 @@ class Pgbouncer:
         except psycopg.OperationalError:
             return False
         return True
-
-    def _wait_for_end(self, seconds: float) -> None:
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return
 
 
 @cache

@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,8 +78,13 @@ class Server:
         """Start the server and wait until it answers."""
         given = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in _SETTINGS.items())
         command = [self.programs / "postgres", "-D", self.data, "-k", self.sockets, *given]
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+        self._process = self.start_program(command, self.folder)
+        wait_for_answers(self._process, self.folder, self._is_answering, self.crash)
+
+    def start_program(self, command: list[str | Path], folder: Path) -> subprocess.Popen[bytes]:
+        """Start a program as the server's user; it ends with the tests, and writes to `log` in `folder`."""
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -88,14 +94,8 @@ class Server:
                 extra_groups=[] if self.user else None,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=die_with_parent,
+                preexec_fn=_die_with_parent,
             )
-        until = time.monotonic() + _PATIENCE
-        while not self._is_answering():
-            if self._process.poll() is not None or time.monotonic() > until:
-                self.crash()
-                raise RuntimeError((self.folder / "log").read_text(errors="replace")[-2_000:])
-            self._wait_for_end(0.02)
 
     def stop(self) -> None:
         """Stop the server in order; its clients are disconnected."""
@@ -149,14 +149,6 @@ class Server:
         except psycopg.OperationalError:
             return False
         return True
-
-    def _wait_for_end(self, seconds: float) -> None:
-        """Wait until the process ends, at most `seconds`."""
-        assert self._process is not None
-        try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return
 
     def _end_process(self, number: signal.Signals) -> None:
         if self._process is not None:
@@ -253,7 +245,20 @@ def _send_signal(process: int, number: signal.Signals) -> None:
         return
 
 
-def die_with_parent() -> None:
+def wait_for_answers(
+    process: subprocess.Popen[bytes], folder: Path, is_answering: Callable[[], bool], stop: Callable[[], object]
+) -> None:
+    """Wait until a server answers; call `stop` and raise RuntimeError with the end of its log if it does not."""
+    until = time.monotonic() + _PATIENCE
+    while not is_answering():
+        if process.poll() is not None or time.monotonic() > until:
+            stop()
+            raise RuntimeError((folder / "log").read_text(errors="replace")[-2_000:])
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+
+
+def _die_with_parent() -> None:
     """On Linux, end the server when the tests are killed. PR_SET_PDEATHSIG is 1."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGQUIT)

@@ -109,7 +109,10 @@ class Assembler:
             else:
                 unique[action.id] = action
         if self._settings != self._settings_sent:
-            self._note_changes()
+            for name, value in self._settings.items():
+                if self._drafts and self._settings_sent.get(name) != value:
+                    self._changes.append(PromptChange(before=self.turn_count + 1, what=name))
+            self._settings_sent = self._settings.copy()
         draft = TurnBuilder(content, reasoning, tuple(unique.values()), usage, at, model)
         self._drafts.append(draft)
         for key in unique:
@@ -118,13 +121,6 @@ class Assembler:
     def set_setting(self, name: str, value: str) -> None:
         """Note what a setting is for the calls to come. name: as a report calls it, such as "the thinking level"."""
         self._settings[name] = value
-
-    def _note_changes(self) -> None:
-        """Note which settings of the next call are others than those of the call before."""
-        for name, value in self._settings.items():
-            if self._drafts and self._settings_sent.get(name) != value:
-                self._changes.append(PromptChange(before=self.turn_count + 1, what=name))
-        self._settings_sent = self._settings.copy()
 
     def take_assistant(
         self,

@@ -125,7 +125,11 @@ class _AtifRun:
             text = join_text(said)
             actions = [find_action(text) or Action(id="", name="", arguments=text, implicit=True)]
         if step.get("llm_call_count") == 0 and not isinstance(step.get("llm_call_count"), bool):
-            self._add_uncalled_step(said, actions)
+            # No model was called: the step belongs to the turn before it.
+            if self.assembler.turn_count:
+                self.assembler.amend_assistant(content=said, actions=() if self._in_text else actions)
+            else:
+                self.assembler.add_assistant(said, actions=actions)
         else:
             self.assembler.add_assistant(
                 said,
@@ -140,12 +144,6 @@ class _AtifRun:
             self.assembler.add_user(_join_results(step))
         else:
             self._add_results(step, actions, number)
-
-    def _add_uncalled_step(self, said: Content, actions: Sequence[Action]) -> None:
-        if self.assembler.turn_count:
-            self.assembler.amend_assistant(content=said, actions=() if self._in_text else actions)
-        else:
-            self.assembler.add_assistant(said, actions=actions)
 
     def _add_results(self, step: Json, actions: Sequence[Action], number: int) -> None:
         """Add results to the calls that they name. Results without a name answer the remaining calls, in order."""

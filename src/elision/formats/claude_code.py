@@ -56,13 +56,13 @@ class ClaudeCodeReader:
         for item in read_json_lines(document):
             if isinstance(item, Problem):
                 yield item
-            elif _is_broken(item.value):
+            elif item.value.get("type") in ("user", "assistant") and not isinstance(item.value.get("message"), dict):
                 reason = f"the {item.value['type']} line has no message; left out"
                 yield Problem(file=document.path, line=item.number, reason=reason)
             elif _is_in_tree(item.value):
                 lines.append(item)
         spoken = False
-        for chain in _split_agents(_drop_copies(_drop_repeats(lines))):
+        for chain in _split_agents(_drop_repeats(lines)):
             for found in _read_agent(document.path, chain):
                 spoken = spoken or not isinstance(found, Problem)
                 yield found
@@ -79,10 +79,6 @@ def _is_message(value: Json) -> bool:
     return known and "uuid" in value and ("sessionId" in value or "parentUuid" in value)
 
 
-def _is_broken(value: Json) -> bool:
-    return value.get("type") in ("user", "assistant") and not isinstance(value.get("message"), dict)
-
-
 def _is_in_tree(value: Json) -> bool:
     """Return whether a line has a place in the tree; system and progress lines do, though they say nothing."""
     return bool(text_in(value.get("uuid"))) or value.get("type") in ("user", "assistant", "attachment")
@@ -97,17 +93,16 @@ def _is_bookkeeping(value: Json) -> bool:
 
 
 def _drop_repeats(lines: Sequence[JsonLine]) -> list[JsonLine]:
-    """Drop lines that a resumed session repeats; the first of each is kept."""
+    """Drop lines that a resumed session repeats, and attachments whose words are also a user's line.
+
+    The first of each line is kept. Queued words that became a turn are such attachments.
+    """
     first: dict[str, JsonLine] = {}
     for line in lines:
         first.setdefault(_get_uuid(line), line)
-    return list(first.values())
-
-
-def _drop_copies(lines: Sequence[JsonLine]) -> list[JsonLine]:
-    """Drop attachments whose words are also a user's line: queued words that became a turn."""
-    users = {_get_uuid(line) for line in lines if line.value.get("type") == "user"}
-    return [line for line in lines if text_in(mapping_in(line.value.get("attachment")).get("source_uuid")) not in users]
+    users = {uuid for uuid, line in first.items() if line.value.get("type") == "user"}
+    sources = ((line, mapping_in(line.value.get("attachment")).get("source_uuid")) for line in first.values())
+    return [line for line, source in sources if text_in(source) not in users]
 
 
 def _is_attachment(line: JsonLine) -> bool:
@@ -217,25 +212,15 @@ class _LineGroup:
 
     @property
     def is_turn(self) -> bool:
-        return bool(self.fragments) and not any(_is_synthetic(line) for line in self.fragments)
+        """Whether the model said it: Claude Code itself writes errors and notices in the assistant's name."""
+        return bool(self.fragments) and not any(
+            line.value.get("isApiErrorMessage") is True or _get_message(line).get("model") == "<synthetic>"
+            for line in self.fragments
+        )
 
     @property
     def is_message(self) -> bool:
         return self.other is None or self.other.value.get("type") in ("user", "attachment")
-
-
-def _is_synthetic(line: JsonLine) -> bool:
-    """Return whether Claude Code itself wrote an error or notice in the assistant's name."""
-    model = _get_message(line).get("model")
-    return line.value.get("isApiErrorMessage") is True or model == "<synthetic>"
-
-
-def _name_model(message: Json) -> str:
-    """Return the model of a response; in fast mode, which has prices and a cache of its own, as routers call it."""
-    model = text_in(message.get("model"))
-    if model and mapping_in(message.get("usage")).get("speed") == "fast":
-        return f"{model}-fast"
-    return model
 
 
 def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
@@ -246,7 +231,8 @@ def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
     by_uuid: dict[str, _LineGroup] = {}
     for line in lines:
         if line.value.get("type") == "assistant":
-            key = _get_message_id(line)
+            id = text_in(_get_message(line).get("id"))
+            key = id or text_in(line.value.get("requestId")) or _get_uuid(line)
             if key not in by_message:
                 by_message[key] = _LineGroup()
                 exchanges.append(by_message[key])
@@ -264,11 +250,6 @@ def _group_lines(lines: Sequence[JsonLine]) -> list[_LineGroup]:
             owner.results.append(line)
         by_uuid[_get_uuid(line)] = owner
     return exchanges
-
-
-def _get_message_id(line: JsonLine) -> str:
-    message = _get_message(line)
-    return text_in(message.get("id")) or text_in(line.value.get("requestId")) or _get_uuid(line)
 
 
 def _find_answered_group(line: JsonLine, by_call: Mapping[str, _LineGroup]) -> _LineGroup | None:
@@ -359,6 +340,10 @@ class _TranscriptRun:
             # Each later request has the same ones cleared.
             self._cleared_uses = cleared.cleared_uses
             self.assembler.add_compaction(kind="cleared")
+        model = text_in(messages[-1].get("model"))
+        if model and mapping_in(messages[-1].get("usage")).get("speed") == "fast":
+            # Fast mode has prices and a cache of its own; routers call it so.
+            model = f"{model}-fast"
         # A line's own time is when its block was complete; the request started when its newest input was there.
         at = parse_timestamp(fragments[0].value.get("timestamp")) if self._sent is None else self._sent
         self.assembler.add_assistant(
@@ -367,7 +352,7 @@ class _TranscriptRun:
             actions=actions,
             usage=usage,
             at=at,
-            model=_name_model(messages[-1]),
+            model=model,
             line=fragments[0].number,
         )
 

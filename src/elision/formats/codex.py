@@ -195,16 +195,14 @@ class _CallBills:
         if self._total and self._total == before:
             return None
         usage = _read_usage(mapping_in(token_info.get("last_token_usage")))
-        return usage or _read_usage(_subtract_totals(self._total, before))
+        if usage is not None:
+            return usage
+        added = {key: count_in(self._total.get(key)) - count_in(before.get(key)) for key in _COUNTS}
+        # Totals that sank have started over: they are this call's.
+        return _read_usage(self._total if min(added.values()) < 0 else added)
 
 
 _COUNTS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
-
-
-def _subtract_totals(now: Json, before: Json) -> Json:
-    """Return what was added to the running totals; the totals themselves if they started over."""
-    added = {key: count_in(now.get(key)) - count_in(before.get(key)) for key in _COUNTS}
-    return now if min(added.values()) < 0 else added
 
 
 def _read_usage(counts: Json) -> Usage | None:

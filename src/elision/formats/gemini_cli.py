@@ -70,14 +70,10 @@ class GeminiCliReader:
         yield from chat.problems
         _feed_chat(assembler, chat)
         id = text_in(chat.header.get("sessionId")) or derive_run_name(document.path)
-        parent = _find_parent_id(document.path, chat.header)
+        # A sub-agent's chat is in a folder named after the session that started it.
+        folders = document.path.replace("!", "/").split("/")
+        parent = folders[-2] if chat.header.get("kind") == "subagent" and len(folders) > 1 else None
         yield from yield_run(assembler, assembler.finish(id, format=self.name, parent=parent))
-
-
-def _find_parent_id(path: str, header: Json) -> str | None:
-    """Return the session that started a sub-agent: the name of the folder that holds its chat."""
-    folders = path.replace("!", "/").split("/")
-    return folders[-2] if header.get("kind") == "subagent" and len(folders) > 1 else None
 
 
 def _read_records(document: Document) -> Iterator[JsonLine | Problem]:
@@ -279,20 +275,16 @@ def _feed_contents(assembler: Assembler, contents: Sequence[Json]) -> None:
             named = [(text_in(call.get("id")) or f"call {number}.{at}", call) for at, call in enumerate(calls, start=1)]
             waiting = [(id, text_in(call.get("name"))) for id, call in named]
             actions = [read_call({**call, "id": id}, arguments="args") for id, call in named]
-            _add_response(assembler, parts, actions, number)
+            reasoning = "\n".join(_list_thoughts(parts))
+            if assembler.is_unanswered:
+                # Two contents of the model with nothing between them are one response.
+                assembler.amend_assistant(content=_read_content(parts), reasoning=reasoning, actions=actions)
+            else:
+                assembler.add_assistant(_read_content(parts), reasoning=reasoning, actions=actions, line=number)
             continue
         for id, shown, error in _read_results(parts, waiting):
             assembler.add_result(id, shown, error=error, line=number)
         assembler.add_user(_read_content(parts))
-
-
-def _add_response(assembler: Assembler, parts: Sequence[Json], actions: list[Action], number: int) -> None:
-    """Add a content of the model. Two with nothing between them are one response."""
-    reasoning = "\n".join(_list_thoughts(parts))
-    if assembler.is_unanswered:
-        assembler.amend_assistant(content=_read_content(parts), reasoning=reasoning, actions=actions)
-    else:
-        assembler.add_assistant(_read_content(parts), reasoning=reasoning, actions=actions, line=number)
 
 
 def _list_parts(value: object) -> Sequence[Json]:

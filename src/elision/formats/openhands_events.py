@@ -169,13 +169,11 @@ class V1RunFeeder:
         error = bool(failed) if isinstance(failed, bool | str) else None
         self._add_result(event, _read_observation(shown), error, number)
 
-    def add_agent_error(self, event: Json, number: int) -> None:
-        self._add_result(event, make_content(text_in(event.get("error"))), True, number)
-
-    def add_rejection(self, event: Json, number: int) -> None:
-        self._add_result(
-            event, make_content(f"Action rejected: {text_in(event.get('rejection_reason'))}"), True, number
-        )
+    def add_failure(self, event: Json, number: int) -> None:
+        said = text_in(event.get("error"))
+        if event["kind"] == "UserRejectObservation":
+            said = f"Action rejected: {text_in(event.get('rejection_reason'))}"
+        self._add_result(event, make_content(said), True, number)
 
     def _add_result(self, event: Json, shown: Content, error: bool | None, number: int) -> None:
         tool = text_in(event.get("tool_name"))
@@ -199,8 +197,8 @@ _HANDLERS: Mapping[str, Callable[[V1RunFeeder, Json, int], None]] = {
     "MessageEvent": V1RunFeeder.add_message,
     "ActionEvent": V1RunFeeder.add_action,
     "ObservationEvent": V1RunFeeder.add_observation,
-    "AgentErrorEvent": V1RunFeeder.add_agent_error,
-    "UserRejectObservation": V1RunFeeder.add_rejection,
+    "AgentErrorEvent": V1RunFeeder.add_failure,
+    "UserRejectObservation": V1RunFeeder.add_failure,
     "Condensation": V1RunFeeder.add_condensation,
 }
 #: Kinds of V1 events that make a list of objects recognisable.

@@ -157,12 +157,14 @@ def _add_assistant(assembler: Assembler, message: Json, line: JsonLine) -> None:
     if not _is_turn(message):
         return
     blocks = mappings_in(message.get("content"))
+    started = parse_timestamp(message.get("timestamp"))
+    line_time = parse_timestamp(line.value.get("timestamp"))
     assembler.add_assistant(
         _parse_content(message.get("content")),
         reasoning=join_lines(text_in(b.get("thinking")) for b in blocks if b.get("type") == "thinking"),
         actions=_parse_actions(message),
         usage=_read_usage(message.get("usage")),
-        at=_read_start_time(message, line),
+        at=line_time if started is None else started,
         model=text_in(message.get("model")),
         line=line.number,
     )
@@ -246,11 +248,6 @@ _MESSAGE_HANDLERS: dict[str, _Take] = {
     "branchSummary": _add_summary,
     "compactionSummary": _add_compacted,
 }
-
-
-def _read_start_time(message: Json, line: JsonLine) -> float | None:
-    started = parse_timestamp(message.get("timestamp"))
-    return parse_timestamp(line.value.get("timestamp")) if started is None else started
 
 
 def _read_usage(value: object) -> Usage | None:

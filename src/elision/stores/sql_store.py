@@ -369,6 +369,6 @@ class SqlStore(StoreBase, Generic[C]):
     @abstractmethod
     def _count_stored_bytes(self, cursor: C) -> int: ...
 
-    @abstractmethod
     def _count_purged_bytes(self, cursor: C) -> int:
         """Return the stored bytes that deleting sessions can free."""
+        return self._count_stored_bytes(cursor)

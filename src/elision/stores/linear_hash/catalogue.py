@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, get_args
 
@@ -72,13 +72,10 @@ class Catalogue:
         self.next_number = 1
         #: Bytes of the log that only deleted sessions used.
         self.unused_bytes = 0
-        self._by_number: dict[int, SessionState] = {}
+        self.by_number: dict[int, SessionState] = {}
         self._view = view
 
     # Reading
-
-    def find_number(self, number: int) -> SessionState | None:
-        return self._by_number.get(number)
 
     def find_record(self, session: int, number: int) -> int | None:
         """Return the offset of record `number` of a session's log."""
@@ -101,21 +98,22 @@ class Catalogue:
 
     def find_holders(self, family: str, node: str) -> list[tuple[SessionState, int]]:
         """Return the sessions that have a history, each with the turn that it names."""
-        found = []
-        for value in self.directory.get_all(self.keys.make_node_key(family, node)):
-            session = self._by_number.get(value >> 32)
-            if session is not None and session.family == family:
-                found.append((session, value & 0xFFFF_FFFF))
-        return found
+        return [(session, turn) for session, turn in self._iterate_holders(family, node) if session.family == family]
 
     def find_recovered(self, family: str, nodes: Sequence[str]) -> SessionState | None:
         """Return a session that has one of the histories `nodes` of `family`, and lost its own name and family."""
         for node in filter(None, nodes):
-            for value in self.directory.get_all(self.keys.make_node_key(family, node)):
-                session = self._by_number.get(value >> 32)
-                if session is not None and self.is_recovered(session):
+            for session, _ in self._iterate_holders(family, node):
+                if self.is_recovered(session):
                     return session
         return None
+
+    def _iterate_holders(self, family: str, node: str) -> Iterator[tuple[SessionState, int]]:
+        """Yield the sessions that are entered for a history, each with the turn that it names."""
+        for value in self.directory.get_all(self.keys.make_node_key(family, node)):
+            session = self.by_number.get(value >> 32)
+            if session is not None:
+                yield session, value & 0xFFFF_FFFF
 
     def is_recovered(self, session: SessionState) -> bool:
         """Return whether the record that began a session is lost."""
@@ -143,7 +141,7 @@ class Catalogue:
         elif header.kind == DELETE:
             self._delete_session(header)
         else:
-            session = self._by_number.get(header.session)
+            session = self.by_number.get(header.session)
             if session is None:
                 # Its beginning is lost, and its name with it.
                 name = _name_recovered(header.session)
@@ -177,7 +175,7 @@ class Catalogue:
 
     def _delete_session(self, header: RecordHeader) -> None:
         self.unused_bytes += header.size
-        session = self._by_number.pop(header.session, None)
+        session = self.by_number.pop(header.session, None)
         if session is not None:
             # Its entries stay until a compaction; its number is not used again.
             del self.by_key[session.key]
@@ -185,7 +183,7 @@ class Catalogue:
 
     def _add_session(self, session: SessionState) -> None:
         self.by_key[session.key] = session
-        self._by_number[session.number] = session
+        self.by_number[session.number] = session
         self.next_number = max(self.next_number, session.number + 1)
 
     def _enter_event(self, session: SessionState, header: RecordHeader, number: int) -> None:
@@ -248,7 +246,7 @@ class Catalogue:
             raise CorruptError(f"the catalogue cannot be read: {error}") from error
         self.directory = directory
         self.by_key = {session.key: session for session in sessions}
-        self._by_number = {session.number: session for session in sessions}
+        self.by_number = {session.number: session for session in sessions}
 
 
 def _name_recovered(number: int) -> str:

@@ -126,7 +126,7 @@ class LogAccess:
         """Yield records first … last of the session `key`, whose number that is. Raises UnknownHandle, CorruptError."""
         for start in range(first, last + 1, _CHUNK):
             with self as log:
-                session = log.catalogue.find_number(number)
+                session = log.catalogue.by_number.get(number)
                 if session is None:
                     raise missing_session_error(key)
                 numbers = range(start, min(start + _CHUNK, last + 1))

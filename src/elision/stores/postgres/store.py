@@ -343,9 +343,6 @@ class PostgresStore(SqlStore[Cursor]):
     def _count_stored_bytes(self, cursor: Cursor) -> int:
         return self._read_number(cursor, "stored")
 
-    def _count_purged_bytes(self, cursor: Cursor) -> int:
-        return self._read_number(cursor, "stored")
-
     def _read_disk_bytes(self) -> int:
         return self._database.read(lambda cursor: self._read_number(cursor, "disk"), patient=True)
 
