@@ -269,7 +269,7 @@ class PreparedCalls:
         dialect: str,
     ) -> ContextView:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
-        summarizer_seconds = self._summary_runner.take_waited_seconds()
+        summarizer_seconds, self._summary_runner.waited_seconds = self._summary_runner.waited_seconds, 0.0
         self.newest_call = branch.log.state.calls
         newest = branch.log.newest_call
         if branch.log.reports.odd_report is not None:
