@@ -102,7 +102,7 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
         "encode_messages",
         lambda self, view, said, new: estimate_size(LARGE_BYTES, view) * BOUND // MAX_INLINE_BYTES,
     )
-    watch(think_time._Job, "finish", lambda self: BOUND + 1 if self.is_at_work else 0)
+    watch(think_time._Job, "finish", lambda self: BOUND + 1 if self.is_under_way else 0)
     watch(RequestBody, "render_changes", lambda self, **_: len(self.raw) * BOUND // MAX_INLINE_BYTES)
     return found
 

@@ -96,7 +96,12 @@ class _Pass:
         """Make the pass, stage by stage; see `decide`. Each stage changes the plan of the one before."""
         plan = self._plan_edits()
         if self.context.view_limit is not None:
-            plan = self._fit_plan(plan, self._list_possible_summaries())
+            possible: PossibleSummaries = "model"
+            if not self.terms.may_summarize:
+                possible = "none"
+            elif self.policy.trigger is None or not self.log.breaker.may_ask(self.context.call):
+                possible = "digest"
+            plan = self._fit_plan(plan, possible)
         is_asked = plan.summarize_to > 0
         summary = None
         if is_asked:
@@ -196,13 +201,6 @@ class _Pass:
         if not (plan.masks or hides_others) or not self.log.can_add_recall_tools(self.terms):
             return False
         return self.policy.needs_recall(masks=bool(plan.masks), others=hides_others)
-
-    def _list_possible_summaries(self) -> PossibleSummaries:
-        if not self.terms.may_summarize:
-            return "none"
-        if self.policy.trigger is None or not self.log.breaker.may_ask(self.context.call):
-            return "digest"
-        return "model"
 
     def _fit_plan(self, plan: Plan, summaries: PossibleSummaries) -> Plan:
         """Return `plan`, with more of it hidden where the view would not fit."""

@@ -55,7 +55,11 @@ class CallerLock:
             raise
 
     def __exit__(self, *_: object) -> None:
-        self._leave_turn()
+        with self._mutex:
+            self._depth -= 1
+            if not self._depth:
+                _forget_turn(self._holder)
+                self._pass_on()
 
     async def __aenter__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -71,7 +75,7 @@ class CallerLock:
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave_turn()
+        self.__exit__()
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
@@ -102,14 +106,6 @@ class CallerLock:
             self._holder = turn
             self._depth = 1
             return True
-
-    def _leave_turn(self) -> None:
-        with self._mutex:
-            self._depth -= 1
-            if self._depth:
-                return
-            _forget_turn(self._holder)
-            self._pass_on()
 
     def _give_up(self, turn: _CallerTurn) -> None:
         """The caller waits no longer; where its turn has come meanwhile, it is the next one's."""

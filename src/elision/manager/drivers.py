@@ -63,7 +63,11 @@ def run_steps(steps: Steps[_T], scribe: SummaryRunner) -> _T:
         effect = next(steps)
         while True:
             try:
-                done = _perform_effect(effect, scribe)
+                done: Any = None
+                if isinstance(effect, StoreCall):
+                    done = effect.call()
+                elif isinstance(effect, SummaryRequest):
+                    done = scribe.request_summary(effect)
             except Exception as error:  # noqa: BLE001 - handed to the pass, which knows what may fail
                 effect = steps.throw(error)
             else:
@@ -73,14 +77,6 @@ def run_steps(steps: Steps[_T], scribe: SummaryRunner) -> _T:
         return found
     finally:
         steps.close()
-
-
-def _perform_effect(effect: Effect, scribe: SummaryRunner) -> Any:
-    if isinstance(effect, ComputeOn | LeaveLoop):
-        return None
-    if isinstance(effect, StoreCall):
-        return effect.call()
-    return scribe.request_summary(effect)
 
 
 async def run_steps_async(steps: Steps[_T], scribe: SummaryRunner) -> _T:

@@ -283,7 +283,7 @@ class HistoryFollower:
     def restore_results(self, call: IncomingCall) -> Steps[IncomingCall]:
         """Return the first `call` of a process with the results that its client gives back as it was shown them."""
         # In a family no session is given that the placeholders must be of.
-        if self.branch is not None or self.options.advanced.family or not may_hold_placeholder(call.body):
+        if self.options.advanced.family or not may_hold_placeholder(call.body):
             return call
         lookup = self.make_lookup(call.request.tools)
         try:

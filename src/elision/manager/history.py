@@ -263,13 +263,11 @@ class History(Conversation):
             self._snapshots.append(None)
             self._take_snapshot(value, message, place)
             self.turns.add_pieces(pieces)
-        self._release_old_json(len(self.messages) - len(messages))
-        return first
-
-    def _release_old_json(self, before: int) -> None:
-        """Keep only the bytes of messages that are old by now. before: how many there were before."""
-        for place in range(max(_FIRST_KEPT, before - _ALWAYS_COMPARED), len(self.messages) - _ALWAYS_COMPARED):
+        # Of messages that are old by now only the bytes are kept.
+        oldest = len(self.messages) - len(messages) - _ALWAYS_COMPARED
+        for place in range(max(_FIRST_KEPT, oldest), len(self.messages) - _ALWAYS_COMPARED):
             self.messages[place].release_json()
+        return first
 
     def _note_tags(self, message: ParsedMessage, place: int) -> None:
         if place in self.tagged_places:

@@ -23,7 +23,11 @@ def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin
     history = branch.history
     assert history is not None
     _ingest_head(branch, history, system, tools, pin)
-    _attach_reported_usage(branch, history)
+    called, answered = find_newest_call(branch.log.events)
+    if called is not None and called.call == len(branch.log.state.turns) + 1 <= history.turns.turn_count:
+        # This turn answers the newest call: what the provider reported for that is the turn's.
+        usage = answered.usage if answered is not None else None
+        history.turns.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
     for index in range(max(first, 1), history.turns.turn_count + 1):
         if index <= len(branch.log.state.turns):
             history.turns.adopt_tags(branch.log.state.turns[index - 1])
@@ -67,15 +71,6 @@ def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: An
     history.splice.set_head(spots)
     if head != state.head or not any(state.track.segments):
         branch.log.set_head(head)
-
-
-def _attach_reported_usage(branch: SessionBranch, history: History) -> None:
-    """Give the turn that answers the newest call what the provider reported for it."""
-    session = branch.log
-    called, answered = find_newest_call(session.events)
-    if called is not None and called.call == len(session.state.turns) + 1 <= history.turns.turn_count:
-        usage = answered.usage if answered is not None else None
-        history.turns.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
 
 
 def find_newest_call(events: Sequence[Event]) -> tuple[RequestSent | None, UsageReported | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -87,7 +87,8 @@ def _read_text(opened: OpenedSession, session: str, key: Key) -> str:
     own = turns[key[0] - 1] if key[0] <= len(turns) else None
     if session in ("", branch.key) and own is not None:
         return _extract_text(own, key)
-    for ancestor, turn in _trace_turn(opened, branch, key[0], own):
+    find_info = partial(_find_info, opened)
+    for ancestor, turn in trace_turn(opened.store, find_info, branch.new, key[0], turn=own, events=branch.log.events):
         if session == ancestor and turn is None:
             raise UnknownHandle(f"session {session[:60]!r} shares nothing under {format_handle(key)} with this one")
         if session in ("", ancestor) and turn is not None:
@@ -95,13 +96,6 @@ def _read_text(opened: OpenedSession, session: str, key: Key) -> str:
     if session in ("", branch.key):
         raise UnknownHandle(f"session {opened.preparer.session!r} keeps nothing under {format_handle(key)}")
     raise UnknownHandle(f"this session did not come from {session[:60]!r}")
-
-
-def _trace_turn(
-    opened: OpenedSession, branch: SessionBranch, index: int, own: Turn | None
-) -> Iterator[tuple[str, Turn | None]]:
-    events = branch.log.events
-    return trace_turn(opened.store, partial(_find_info, opened), branch.new, index, turn=own, events=events)
 
 
 def _find_info(opened: OpenedSession, session: str) -> SessionInfo | None:

@@ -131,7 +131,7 @@ class OpenedSession:
 
     async def end_work_async(self) -> None:
         """Do as `end_work`, off the event loop where it waits."""
-        if self.calls.think_time.is_at_work:
+        if self.calls.think_time.is_under_way:
             await run_off_loop(self.calls.think_time.finish)
         self.end_work()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -90,11 +90,6 @@ class IncomingRequest:
         """The messages after the history, which are sent unchanged but for tags."""
         return remove_tags(self.messages[self.end :])
 
-    @property
-    def tail_origins(self) -> Iterable[int]:
-        """The indexes of the messages of `tail`."""
-        return map(self.find_origin, range(self.end, len(self.messages)))
-
 
 def build_request(
     incoming: IncomingRequest,
@@ -113,11 +108,13 @@ def build_request(
     if thinking == "native":
         return _build_native_request(incoming, history, log)
     entries = history.splice.render_entries(view)
-    messages = resolve_entries(entries, history.list_own(incoming.messages, entries)) + incoming.tail
+    messages = resolve_entries(entries, history.list_own(incoming.messages, entries))
     origins = history.splice.list_origins()
     if incoming.left_out:
         origins = [None if place is None else incoming.find_origin(place) for place in origins]
-    origins += incoming.tail_origins
+    if incoming.end < len(incoming.messages):
+        messages += incoming.tail
+        origins += map(incoming.find_origin, range(incoming.end, len(incoming.messages)))
     if mark and history.dialect.takes_breakpoints:
         newest = log.newest_call
         # What the client asks for is read from its own breakpoints.

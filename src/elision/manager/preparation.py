@@ -127,7 +127,7 @@ class CallPreparer:
             may_summarize=call.thinking != "native",
             editable_from=unbound_from if call.thinking == "defer" else 1,
             new_from=unbound_from,
-            may_fold=not call.request.has_own_edits,
+            may_fold=not (call.request.body_fields and call.request.has_own_edits),
             recall_blocked=recall_tools.must_withhold_tools(
                 log, call.request.tools, self.follower.sent, bound=call.binds_thinking
             ),

@@ -115,7 +115,8 @@ class PreparedCalls:
         started = time.perf_counter()
         self._preparer.begin_call()
         try:
-            yield from self._write_left_reports()
+            if self._reports:
+                yield from self._write_left_reports()
             view = yield from self.step(incoming, model, started, admit)
         except (BudgetError, LimitError):
             raise
@@ -155,8 +156,10 @@ class PreparedCalls:
                 call = follower.read_call(incoming, model)
                 yield LeaveLoop(partial(follower.choose_place, call.request))
                 failed = yield from follower.load_news()
-                call = yield from follower.restore_results(call)
-                call = follower.restore_trimmed(call)
+                if follower.branch is None:
+                    call = yield from follower.restore_results(call)
+                else:
+                    call = follower.restore_trimmed(call)
                 change = yield from follower.follow_history(call)
                 change = yield from follower.settle_dropped(call, change)
                 self._warn_of_request(follower, incoming)
@@ -266,13 +269,19 @@ class PreparedCalls:
         dialect: str,
     ) -> ContextView:
         """Return the prepared request with its diagnostics. started: by `time.perf_counter`, in seconds."""
-        summarizer_seconds = self._summary_runner.take_waited_seconds()
+        summarizer_seconds, self._summary_runner.waited_seconds = self._summary_runner.waited_seconds, 0.0
         self.newest_call = branch.log.state.calls
-        self._report_odd_usage(branch.log)
-        self._note_unknown_model(model)
-        self._report_default_writer(branch.log)
-        notes = [*sent.notes, *self._preparer.logs.notes, *self._notes]
         newest = branch.log.newest_call
+        if branch.log.reports.odd_report is not None:
+            self.warn_once(_describe_odd_report(*branch.log.reports.odd_report))
+        if model != self._newest_model:
+            self._newest_model = model
+            self.add_note_once(self.options.describe_missing_prices(model))
+        # Where the strategy makes no summaries of its own, a digest is what a budget needs: no model would be asked.
+        nobody_chose = self.options.summarizer is None and branch.log.policy.trigger is not None
+        if newest is not None and newest.decided.summary is not None and nobody_chose:
+            self.warn_once(NOTE_DEFAULT_WRITER)
+        notes = [*sent.notes, *self._preparer.logs.notes, *self._notes]
         if newest is not None and newest.summary_obstacle:
             notes.append(f"compact(summary=True): no summary: {newest.summary_obstacle}")
         facts = CallFacts(
@@ -288,7 +297,13 @@ class PreparedCalls:
         deferred = Deferred(partial(self._build_diagnostics, branch, facts))
         if self.options.advanced.on_fault == "raise":
             deferred.read()
-        return ContextView(sent, dialect, deferred, _find_source(branch.log), self._preparer.follower.sent)
+        source = None
+        if newest is not None:
+            # What the client sees of its own messages in shadow mode.
+            source = PromptSource(view=newest.raw_view)
+            if not branch.log.state.shadow:
+                source = PromptSource(view=newest.view, covers=branch.log.state.covered_turns)
+        return ContextView(sent, dialect, deferred, source, self._preparer.follower.sent)
 
     def _build_diagnostics(self, branch: SessionBranch, facts: CallFacts) -> Diagnostics:
         """Return the diagnostics of the newest call; where that fails, those of a call that failed (I9)."""
@@ -318,24 +333,16 @@ class PreparedCalls:
             self.think_time.hold(report)
 
     def add_note_once(self, note: str) -> bool:
-        """Add `note` to the next diagnostics, unless earlier ones had it. Return whether it is new."""
-        if note in self._past_notes:
+        """Add `note` to the next diagnostics, unless it is empty or earlier ones had it. Return whether it is new."""
+        if not note or note in self._past_notes:
             return False
         self._past_notes.add(note)
         self._notes.append(note)
         return True
 
-    def _note_unknown_model(self, model: str) -> None:
-        """Say once that a call names a model whose prices are not known."""
-        if model == self._newest_model:
-            return
-        self._newest_model = model
-        if note := self.options.describe_missing_prices(model):
-            self.add_note_once(note)
-
     def warn_once(self, note: str) -> None:
         """Add `note` to the next diagnostics and to the log, unless it is empty or was given before."""
-        if note and self.add_note_once(note):
+        if self.add_note_once(note):
             _log.warning("session %s: %s", make_encodable(self.session), note)
 
     def _warn_of_request(self, follower: HistoryFollower, incoming: IncomingRequest) -> None:
@@ -347,27 +354,6 @@ class PreparedCalls:
         if edited is not None and place < len(incoming.messages) and incoming.messages[place] is edited:
             self.warn_once(NOTE_VIEW_RETURNED)
         follower.notes.clear()
-
-    def _report_odd_usage(self, log: Log) -> None:
-        """Say once, in the log and in the diagnostics, that a reported prompt was not used."""
-        odd = log.reports.odd_report
-        if odd is None:
-            return
-        counted, reported = odd
-        note = (
-            f"{reported:,} tokens were reported for a prompt of about {counted:,}: reports so far off are not used. "
-            "Look at what a proxy before the provider reports as usage"
-        )
-        self.warn_once(note)
-
-    def _report_default_writer(self, log: Log) -> None:
-        """Say once, in the log and in the diagnostics, that no model writes the summaries, if nobody chose who does."""
-        newest = log.newest_call
-        if self.options.summarizer is not None or newest is None or newest.decided.summary is None:
-            return
-        # Where the strategy makes none of its own, a digest is what a budget needs, and no model would be asked.
-        if log.policy.trigger is not None:
-            self.warn_once(NOTE_DEFAULT_WRITER)
 
     def open_ledger(self, branch: SessionBranch) -> Ledger:
         """Return the branch's ledger, made at the first use."""
@@ -425,19 +411,17 @@ def make_incoming_request(
     return IncomingRequest(messages=messages, end=len(messages), system=system, tools=tools, body_fields=request or {})
 
 
+def _describe_odd_report(counted: int, reported: int) -> str:
+    """Return the note for a reported prompt that was not used. counted, reported: its tokens."""
+    return (
+        f"{reported:,} tokens were reported for a prompt of about {counted:,}: reports so far off are not used. "
+        "Look at what a proxy before the provider reports as usage"
+    )
+
+
 def _describe_unknown(places: Sequence[int], dialect: str) -> str:
     """Return the note for messages whose role is unknown."""
     others = " has"
     if len(places) > 1:
         others = f" and {len(places) - 1} more have"
     return f"messages[{places[0]}]{others} no role that {dialect} knows: sent unchanged, and nothing of it is hidden"
-
-
-def _find_source(log: Log) -> PromptSource | None:
-    """Return what the newest call of `session` shows: the client's own messages in shadow mode."""
-    newest = log.newest_call
-    if newest is None:
-        return None
-    if log.state.shadow:
-        return PromptSource(view=newest.raw_view)
-    return PromptSource(view=newest.view, covers=log.state.covered_turns)

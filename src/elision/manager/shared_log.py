@@ -91,7 +91,8 @@ class LogWriter:
         self._faults.add_fault("store", CorruptError(describe_set_aside(damage, kept)))
 
     def _write_unsaved(self, branch: SessionBranch, at: float) -> Steps[None]:
-        yield from self._settle_attempts(branch, at)
+        if branch.pending_attempts:
+            yield from self._settle_attempts(branch, at)
         try:
             yield StoreCall(lambda: branch.save(self.store, at))
         except ConflictError:
@@ -126,7 +127,8 @@ class LogWriter:
 
     def _catch_up(self, branch: SessionBranch) -> Steps[None]:
         now = self.logs.options.advanced.clock()
-        yield from self._settle_attempts(branch, now)
+        if branch.pending_attempts:
+            yield from self._settle_attempts(branch, now)
         store = self.nonblocking_store
         is_saved = branch.exists and not branch.unsaved
         if is_saved and store is not None and store.try_length(branch.key) == branch.saved_events:
@@ -189,10 +191,9 @@ class LogWriter:
         The newest is repeated; where its decision was taken back since, the records that are left are written in its
         place. A decision that turns out to be in the store counts all the same.
         """
-        if branch.pending_attempts:
-            newest = branch.pending_attempts[-1].events
-            if branch.count_same_unsaved(newest) < len(newest):
-                branch.begin_attempt(now)
+        newest = branch.pending_attempts[-1].events
+        if branch.count_same_unsaved(newest) < len(newest):
+            branch.begin_attempt(now)
         while branch.pending_attempts:
             attempt = branch.pending_attempts[-1]
             try:

@@ -55,7 +55,8 @@ class SummaryRunner:
         # A thread that is told to wait longer raises OverflowError.
         self.seconds = min(seconds, threading.TIMEOUT_MAX)
         self.background = background
-        self._waited_seconds = 0.0
+        #: Spent on summaries since the call before; whoever reports them sets it back.
+        self.waited_seconds = 0.0
         self._job: _SummaryJob | None = None
         #: A digest that was written before it was asked for, and the redacted request that it answers.
         self._ahead: tuple[SummaryRequest, SummaryResult] | None = None
@@ -78,7 +79,7 @@ class SummaryRunner:
         except SummaryError as error:
             return error
         finally:
-            self._waited_seconds += time.perf_counter() - started
+            self.waited_seconds += time.perf_counter() - started
 
     async def request_summary_async(self, request: SummaryRequest) -> SummaryAnswer:
         """Do as `request_summary`, without blocking the event loop."""
@@ -98,13 +99,7 @@ class SummaryRunner:
         except SummaryError as error:
             return error
         finally:
-            self._waited_seconds += time.perf_counter() - started
-
-    def take_waited_seconds(self) -> float:
-        """Return the time spent on summaries since this was last asked."""
-        waited = self._waited_seconds
-        self._waited_seconds = 0.0
-        return waited
+            self.waited_seconds += time.perf_counter() - started
 
     def look_ahead(self, turn: Turn) -> None:
         """Look through a turn that a summary may cover later, where the writer is the digest."""
@@ -165,7 +160,7 @@ class SummaryRunner:
             result = job.future.result()
         except SummaryError as error:
             return error
-        self._waited_seconds += result.seconds
+        self.waited_seconds += result.seconds
         covers = result.covers or job.request.turns[-1].index
         return replace(result, covers=covers)
 

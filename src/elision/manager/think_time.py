@@ -83,11 +83,6 @@ class ThinkTime:
         self._job = _Job(report, iter(()), weakref.ref(self))
 
     @property
-    def is_at_work(self) -> bool:
-        """Whether `finish` would wait."""
-        return self._job is not None and self._job.is_at_work
-
-    @property
     def is_under_way(self) -> bool:
         """Whether the thread works on it, or will."""
         return self._job is not None and self._job.is_under_way
@@ -109,10 +104,6 @@ class _Job:
         self._future: Future[None] | None = None
         self._thread = 0
         self._is_over = False
-
-    @property
-    def is_at_work(self) -> bool:
-        return self._future is not None and self._future.running()
 
     @property
     def is_under_way(self) -> bool:

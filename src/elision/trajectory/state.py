@@ -342,7 +342,9 @@ class State:
         self.fixed = {key: edit for key, edit in self.fixed.items() if key[0] > event.through}
         self.dropped_turns = event.through
         kept = self.turn_places.get(self.covered_turns + 1, len(self.track.segments))
-        opening = [each for each in self.track.segments[self.head_length : kept] if self._stays(each)]
+        # Of what is between head and turns the summary stays.
+        between = self.track.segments[self.head_length : kept]
+        opening = [each for each in between if each.kind == "summary" or each.turn > event.through]
         rest = [edit_segment(segment, edits, self.sizer) for segment in self.track.segments[kept:]]
         self._drop_covered_places(self.covered_turns)
         first = self._own_head_length
@@ -354,10 +356,6 @@ class State:
         self._rebuild_track(first, head + opening + rest)
         self._drop_raw_turns(event.through)
         self._count_fold_savings(event.edits)
-
-    def _stays(self, segment: Segment) -> bool:
-        """Return whether a segment between head and turns stays when the client drops turns: the summary does."""
-        return segment.kind == "summary" or segment.turn > self.dropped_turns
 
     def _drop_raw_turns(self, through: int) -> None:
         """Leave the same turns out of what would be sent if nothing were hidden: the client does not send them."""
