@@ -14,7 +14,7 @@ from elision import Advanced
 from elision.cli.show_chart import SCALE, draw_chart
 from elision.cli.show_report import FIRST, LAST
 from elision.engine import Log, LogSetup
-from elision.errors import SpecError, UnknownHandle
+from elision.errors import SpecError
 from elision.formats.registry import read_runs
 from elision.lab.report.report import join_words
 from elision.manager import ContextManager, ContextView
@@ -284,11 +284,6 @@ def test_json_has_the_report_of_the_session(kept: tuple[str, list[ContextView]])
     assert report["savings"]["estimated_cost"] == pytest.approx(told["costs"]["saved"])
     assert report["efficiency"] == pytest.approx(told["costs"]["ours"] / told["costs"]["raw"])
     assert report["composition"]["observation_share"] > 0.5
-
-
-def test_an_unknown_session(kept: tuple[str, list[ContextView]]) -> None:
-    """A wrong name is answered with the nearest."""
-    assert refused(UnknownHandle, "mian", "--store", kept[0]).startswith("no session 'mian'; the nearest: main")
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------

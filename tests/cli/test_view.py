@@ -277,11 +277,6 @@ def test_what_cannot_be_is_said_in_a_sentence(error: type[ElisionError], argumen
     assert says in refused(error, EXCERPT, *arguments)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """A sentence says so."""
-    assert "there is no such file or folder" in refused(FormatError, tmp_path / "none.json")
-
-
 def test_problems_of_a_file_are_told_beside_the_page(tmp_path: Path) -> None:
     """On standard error, the first five one by one."""
     path = tmp_path / "run.jsonl"

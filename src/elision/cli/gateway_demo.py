@@ -22,7 +22,7 @@ import urllib.error
 import urllib.request
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.util import find_spec
@@ -133,7 +133,7 @@ def demonstrate(
     run = next(each for each in read_runs(file) if isinstance(each, Trajectory))
     progress, shown = Progress(len(run.turns)), 0
     console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
-    with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else _nothing() as live:
+    with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else nullcontext() as live:
         for call in work(run, gateway, stop):
             for line in progress.describe_progress(call):
                 console.print(line)
@@ -350,8 +350,3 @@ def _address(process: subprocess.Popen[bytes], stop: DemoStop) -> str:
 def _raise_failure(errors: Any, command: str) -> str:
     errors.seek(0)
     raise ElisionError(f"elision {command} does not come up: {errors.read().decode(errors='replace').strip()[-2_000:]}")
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None

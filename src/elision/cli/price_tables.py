@@ -159,15 +159,13 @@ def _format_lifetime(seconds: float) -> str:
 def _find_model(name: str) -> tuple[Prices, PriceEntry | None]:
     """Return today's prices of a model or set, and their row of our table. Raises PriceError with close names."""
     today = date.today()
-    entry = load_price_table().sets.get(name) or find_prices(name, on=today)
-    return entry, _find_row(entry, today)
-
-
-def _find_row(entry: Prices, on: date) -> PriceEntry | None:
-    """The row of our table that `entry` was made from; None for sets and where genai-prices answered."""
     table = load_price_table()
-    row = None if entry.name in table.sets else table.find_entry(entry.name, on)
-    return row if row is not None and entry.source.startswith(row.prices.source) else None
+    if name in table.sets:
+        return table.sets[name], None
+    entry = find_prices(name, on=today)
+    row = None if entry.name in table.sets else table.find_entry(entry.name, today)
+    # Where genai-prices answered, no row of ours is behind it.
+    return entry, row if row is not None and entry.source.startswith(row.prices.source) else None
 
 
 def _build_tiers_table(entry: Prices) -> Table:

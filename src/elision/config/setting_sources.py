@@ -136,20 +136,16 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
     except ValueError as error:
         if key.secret:
             shown = "the value"
+        elif isinstance(value, str):
+            shown = repr(DEFAULT.redact_text(conceal_password(value))[:60])
         else:
-            shown = _format_refused(value)
+            shown = repr(value)[:60]
         # Whoever typed an option does not know the setting behind it.
         if place.startswith(OPTION):
             wrong = "is not valid"
         else:
             wrong = f"is not a valid {name}"
         raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
-
-
-def _format_refused(value: object) -> str:
-    if isinstance(value, str):
-        return repr(DEFAULT.redact_text(conceal_password(str(value)))[:60])
-    return repr(value)[:60]
 
 
 def _explain_unknown(name: str, spelled: Any) -> str:

@@ -138,7 +138,12 @@ def _decide_whether_applied(named: _NamedStrategy, given: GivenSetting) -> tuple
 
 def _find_option(strategy: Strategy, key: Key) -> str:
     """The option of `strategy` that the setting stands for; "" for none."""
-    return next((option for option in key.options if _has_option(strategy, option)), "")
+    # Nothing has an effect on a strategy that hides nothing.
+    if strategy.can_hide:
+        for option in key.options:
+            if option.startswith("budget.") or option in strategy.__dataclass_fields__:
+                return option
+    return ""
 
 
 def _add_change(changes: dict[str, GivenSetting], option: str, given: GivenSetting) -> dict[str, str]:
@@ -199,13 +204,6 @@ def _find_wanted(named: _NamedStrategy, option: str) -> Any:
     if named.preset:
         return getattr(parse_strategy(PRESETS[named.preset]), option)
     return type(named.strategy).__dataclass_fields__[option].default
-
-
-def _has_option(strategy: Strategy, option: str) -> bool:
-    """Whether `option` has an effect on `strategy`; nothing has any on one that hides nothing."""
-    if not strategy.can_hide:
-        return False
-    return option.startswith("budget.") or option in strategy.__dataclass_fields__
 
 
 # -- changing it ------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ and another share of it is read from the cache. No part is assumed: what the fir
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final
@@ -229,17 +229,14 @@ def _explain_amounts(found: Difference, calibration: Calibration) -> str:
     """Return why the bill is not the list price of its own tokens."""
     ratio = median(found.ratios) if found.ratios else 1.0
     is_one = all(abs(each / ratio - 1) <= SAME_RATIO for each in found.ratios)
-    writes = ", its cache writes not shown" if not calibration.billed.cache_write and _has_writes(calibration) else ""
+    has_writes = calibration.prices is not None and calibration.prices.cache.kind == "breakpoints"
+    writes = ", its cache writes not shown" if has_writes and not calibration.billed.cache_write else ""
     if not calibration.stated:
         return f"the log splits the tokens into cache writes and others in another way than the prices do{writes}"
     if is_one:
         return f"each stated amount is {ratio:.2f} × the list price of its tokens{writes}: the seller's own price"
     low, high = min(found.ratios), max(found.ratios)
     return f"stated amounts are {low:.2f} to {high:.2f} × the list price of their tokens{writes}: other prices"
-
-
-def _has_writes(calibration: Calibration) -> bool:
-    return calibration.prices is not None and calibration.prices.cache.kind == "breakpoints"
 
 
 def _explain_cache(calls: Iterable[CalibratedCall], model: str) -> str:
@@ -257,22 +254,19 @@ def _explain_cache(calls: Iterable[CalibratedCall], model: str) -> str:
 def _explain_lengths(found: Difference, run: Trajectory, calibration: Calibration) -> str:
     """Return why prompts have another length than they were billed."""
     difference = format_signed_percent(divide_or_zero(found.simulated - found.prompt, found.prompt))
-    return f"our count of the prompts is {difference} off{''.join(_list_length_causes(run, calibration))}"
-
-
-def _list_length_causes(run: Trajectory, calibration: Calibration) -> Iterator[str]:
-    """Yield what the log itself says about it."""
+    causes = []
     unsent = sum(call.cause == "unsent" for call in calibration.calls)
     if unsent:
-        yield f", because the agent cut results that are complete in the log ({unsent} ×)"
+        causes.append(f", because the agent cut results that are complete in the log ({unsent} ×)")
     inferred = sum(call.restart == "inferred" for call in calibration.calls)
     if inferred:
-        yield f", because the agent condensed its history without a record of it ({inferred} ×)"
+        causes.append(f", because the agent condensed its history without a record of it ({inferred} ×)")
     sealed = sum(has_sealed_reasoning(turn.content) for turn in run.turns)
     if sealed:
-        yield f", with sealed reasoning of unknown length in {format_plural(sealed, 'turn')}"
+        causes.append(f", with sealed reasoning of unknown length in {format_plural(sealed, 'turn')}")
     tokenizer = find_tokenizer(run.model)
     if tokenizer == OURS:
-        yield ", as nothing is known of how this model counts tokens"
+        causes.append(", as nothing is known of how this model counts tokens")
     else:
-        yield f", at {tokenizer.tokens_per_counted:g} tokens of the model for each that we count"
+        causes.append(f", at {tokenizer.tokens_per_counted:g} tokens of the model for each that we count")
+    return f"our count of the prompts is {difference} off{''.join(causes)}"

@@ -89,14 +89,14 @@ def describe_unpriced(uses: Iterable[ModelUse]) -> str:
         if not use.has_known_price():
             models = found.setdefault(use.find_prices().name, {})
             models[use.model] = models.get(use.model, 0) + use.runs
-    return "; ".join(
-        f"{', '.join(_describe_model(*each) for each in models.items())} as {flagship}, the newest flagship"
-        for flagship, models in found.items()
-    )
-
-
-def _describe_model(model: str, runs: int) -> str:
-    return f"{_count_runs(runs)} of {model[:80]!r}" if model else f"{_count_runs(runs)} without a model's name"
+    described = []
+    for flagship, models in found.items():
+        names = [
+            f"{_count_runs(runs)} of {model[:80]!r}" if model else f"{_count_runs(runs)} without a model's name"
+            for model, runs in models.items()
+        ]
+        described.append(f"{', '.join(names)} as {flagship}, the newest flagship")
+    return "; ".join(described)
 
 
 def _count_runs(runs: int) -> str:

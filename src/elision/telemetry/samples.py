@@ -79,7 +79,7 @@ class Sampler:
         """Return every sample of one pass."""
         with self._lock:
             before = self._find_previous(diagnostics)
-            samples = [*_sample_actions(diagnostics), *_sample_times(diagnostics)]
+            samples = list(_sample_pass(diagnostics))
             # A pass that failed as a whole knows nothing of its session.
             if diagnostics.call:
                 samples += [
@@ -165,8 +165,8 @@ def clean_model_name(name: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in cut)
 
 
-def _sample_actions(diagnostics: Diagnostics) -> Iterator[Sample]:
-    """Yield what the pass itself did, and what failed in it."""
+def _sample_pass(diagnostics: Diagnostics) -> Iterator[Sample]:
+    """Yield what the pass itself did, what failed in it and how long it took."""
     acted = "yes" if diagnostics.acted else "no"
     yield Sample(metric_table.PASSES, 1, {"acted": acted, "reason": metric_table.label_reason(diagnostics.reason)})
     for how, hidden in (("mask", diagnostics.masked), ("clip", diagnostics.clipped)):
@@ -188,9 +188,6 @@ def _sample_actions(diagnostics: Diagnostics) -> Iterator[Sample]:
         )
         if fault.kind == "summarizer":
             yield Sample(metric_table.SUMMARY_CALLS, 1, {"outcome": "failed"})
-
-
-def _sample_times(diagnostics: Diagnostics) -> Iterator[Sample]:
     yield Sample(metric_table.PASS_SECONDS, diagnostics.seconds, {})
     if diagnostics.summarizer_seconds > 0:
         yield Sample(metric_table.SUMMARIZER_SECONDS, diagnostics.summarizer_seconds, {})

@@ -6,7 +6,7 @@ takes. The space is small on purpose: a few values an option, so that a figure c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
@@ -145,7 +145,7 @@ def parse_space(texts: Sequence[str]) -> SearchSpace:
         if not given:
             raise SpecError(f"--space {text}: gives no value; for example {name}={','.join(VALUES[name])}")
         for value in given:
-            _CHECKS.get(name, _check_number)(text, name, value)
+            _check_value(text, name, value)
         values[name] = given
     space = SearchSpace(values=values)
     if not any(space.make_strategy(*point) for point in space.iterate_choices()):
@@ -155,28 +155,18 @@ def parse_space(texts: Sequence[str]) -> SearchSpace:
     return space
 
 
-def _check_number(text: str, name: str, value: str) -> None:
-    least = 0 if name == "gist" else 1
-    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= least):
-        raise SpecError(f"--space {text}: {value!r} is no number of {least} or more")
-
-
-def _check_schedule(text: str, name: str, value: str) -> None:
-    schedule = parse_strategy(f"masking(schedule={value})").schedule
-    if isinstance(schedule, HindsightSchedule):
-        raise SpecError(f"--space {text}: the hindsight schedule needs the whole run; it cannot be used live")
-
-
-def _check_word(text: str, name: str, value: str) -> None:
-    if value not in VALUES[name]:
-        raise SpecError(f"--space {text}: no {name} {value!r}; there are: {', '.join(VALUES[name])}")
-
-
-_CHECKS: Final[Mapping[str, Callable[[str, str, str], None]]] = {
-    "schedule": _check_schedule,
-    "family": _check_word,
-    "rules": _check_word,
-}
+def _check_value(text: str, name: str, value: str) -> None:
+    if name == "schedule":
+        schedule = parse_strategy(f"masking(schedule={value})").schedule
+        if isinstance(schedule, HindsightSchedule):
+            raise SpecError(f"--space {text}: the hindsight schedule needs the whole run; it cannot be used live")
+    elif name in ("family", "rules"):
+        if value not in VALUES[name]:
+            raise SpecError(f"--space {text}: no {name} {value!r}; there are: {', '.join(VALUES[name])}")
+    else:
+        least = 0 if name == "gist" else 1
+        if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) >= least):
+            raise SpecError(f"--space {text}: {value!r} is no number of {least} or more")
 
 
 def add_rule_sets(space: SearchSpace, tools: Sequence[ToolRule]) -> SearchSpace:
