@@ -382,6 +382,30 @@ def test_evicted_sessions_are_closed_one_after_another(monkeypatch: pytest.Monke
     run(test)
 
 
+def test_at_the_end_sessions_are_closed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for its store holds up no other."""
+    closed: list[str] = []
+
+    async def test() -> None:
+        known = sessions()
+        names = [asked(known, [TASK], whom=who(f"k{number}")).name for number in range(9)]
+        others_closed = asyncio.Event()
+
+        async def close(session: LiveSession) -> None:
+            if session.name == names[0]:
+                await others_closed.wait()
+            closed.append(session.name)
+            if len(closed) == len(names) - 1:
+                others_closed.set()
+
+        monkeypatch.setattr(sessions_of, "_close_context", close)
+        await asyncio.wait_for(known.close(), 60)
+        assert closed[-1] == names[0]
+        assert sorted(closed) == sorted(names)
+
+    run(test)
+
+
 def test_a_message_that_is_none_is_unreadable() -> None:
     """Messages that are no objects are nothing to take apart."""
 

@@ -408,9 +408,9 @@ class SessionRegistry:
         for session in list(self._by_id.values()):
             self._evict_session(session)
         # Nobody asks any more, so that those who wait for a store may wait side by side.
-        closing = [self._close_evicted() for _ in range(_CLOSED_AT_ONCE)]
-        if self._closing_task is not None:
-            await self._closing_task
+        closing = [asyncio.ensure_future(self._close_evicted()) for _ in range(_CLOSED_AT_ONCE)]
+        if self._closing_task is not None and not self._closing_task.done():
+            closing.append(self._closing_task)
         await asyncio.gather(*self._settling_tasks, *closing)
 
 
