@@ -98,7 +98,9 @@ demo: .venv/run
 demo-gateway: .venv/gateway
 	@$(BIN)/elision demo --gateway
 
-test: check unit
+# Types and tests side by side: the types take one core for half a minute.
+test: .venv/dev clients
+	@$(MAKE) --no-print-directory -j 2 check unit
 
 # Lint, types, and the unit tests of what differs from main: no server, browser or other program is started.
 quick: check

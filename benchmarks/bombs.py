@@ -10,6 +10,7 @@ import asyncio
 import json
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -66,7 +67,7 @@ def send_bombs(side: Side, bombs: list[bytes], is_over: threading.Event) -> None
 
     async def send() -> None:
         loop = asyncio.get_running_loop()
-        opened = [await loop.create_connection(lambda raw=raw: Exchange(raw), *side.address) for raw in bombs]
+        opened = [await loop.create_connection(partial(Exchange, raw), *side.address) for raw in bombs]
         await asyncio.to_thread(is_over.wait)
         for transport, exchange in opened:
             transport.close()

@@ -89,7 +89,7 @@ def timed_callbacks() -> Iterator[list[float]]:
         if threading.current_thread() is not threading.main_thread():
             found.append(1e3 * (time.thread_time() - began))
 
-    asyncio.events.Handle._run = timed  # type: ignore[method-assign]
+    asyncio.events.Handle._run = timed  # type: ignore[assignment, method-assign]
     try:
         yield found
     finally:

@@ -22,6 +22,7 @@ from elision.gateway.request_body import RequestBody
 from elision.manager.context_options import Options
 from elision.manager.opened_session import OpenedSession
 from elision.providers.provider import Api
+from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.tokens import make_counter
 
 MODEL = "gpt-4.1"
@@ -62,14 +63,14 @@ def measure_gateway(turns: int, calls: int, sessions: int, folder: Path) -> tupl
 
 
 def make_registry(folder: Path) -> SessionRegistry:
-    def open_session(name: str, family: str, api: Api, model: str, parent: str) -> OpenedSession:
+    def open_session(name: str, family: str, api: Api, model: str, parent: str, role: SaidRole) -> OpenedSession:
         return OpenedSession(
             Options(
                 strategy="masking(window=10)",
                 model=MODEL,
                 store=f"sqlite:///{folder / 'sessions.db'}",
                 session=name,
-                advanced=Advanced(dialect=api),
+                advanced=Advanced(dialect="openai"),
             )
         )
 

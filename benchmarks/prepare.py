@@ -9,7 +9,6 @@ import io
 import json
 import logging
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,10 +193,10 @@ def run_beside_bound(found: Chat) -> Run:
     )
 
 
-def split(found: Chat) -> Counter[str]:
+def split(found: Chat) -> dict[str, float]:
     """Seconds by part of one more session; watching costs some itself."""
 
-    def work(folder: Path) -> Counter[str]:
+    def work(folder: Path) -> dict[str, float]:
         with Split().watching(PARTS) as watch:
             total = measure(found, folder, OPENAI).total
         watch.seconds[REST] = total - sum(watch.seconds.values())
@@ -247,10 +246,10 @@ def _print_ratio(label: str, sessions: Sequence[Measured], bounds: Sequence[Boun
     print(f"{label} / bound: {ratio:.2f} x (bar {bar} x; each run beside its own: {shown}); CPU {cpu:.2f} x")
 
 
-def _print_split(seconds: Counter[str], bare: Bound) -> None:
+def _print_split(seconds: dict[str, float], bare: Bound) -> None:
     total = sum(seconds.values())
     print("Where it goes:")
-    for part, taken in seconds.most_common():
+    for part, taken in sorted(seconds.items(), key=lambda item: -item[1]):
         print(f"  {part:44} {100 * taken / total:5.1f} % {taken / bare.counting:8.2f} x counting")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -19,7 +19,7 @@ class Split:
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         self._clock = clock
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self._thread = threading.get_ident()
         self._stack: list[tuple[str, float]] = []
 
