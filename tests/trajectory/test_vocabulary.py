@@ -163,6 +163,21 @@ def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: p
     assert loads == ["cl100k"] * 2
 
 
+def test_no_other_thread_loads_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who counts while it is being loaded anew uses the old one."""
+    fast, loads = count_loads(monkeypatch)
+    load = vocabulary._load_gigatoken
+
+    def load_while_another_counts(name: str) -> vocabulary.Count:
+        assert fast.count("another word") == 2
+        return load(name)
+
+    monkeypatch.setattr(vocabulary, "_load_gigatoken", load_while_another_counts)
+    fast._grown_bytes = vocabulary.MAX_GROWN_BYTES + 1
+    assert fast.count("one word") == 2
+    assert loads == ["cl100k"] * 2
+
+
 def test_other_threads_run_while_the_fast_encoder_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """They get the interpreter from it, and not only when the interpreter takes it away."""
     fast, _ = count_loads(monkeypatch)

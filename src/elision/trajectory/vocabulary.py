@@ -209,8 +209,9 @@ class GigatokenEncoder:
 
     def _count_piece(self, text: str) -> int:
         if self._grown_bytes > MAX_GROWN_BYTES:
-            self._count_words = _load_gigatoken(self._name)
+            # Zero first: no other thread loads it as well.
             self._grown_bytes = 0
+            self._count_words = _load_gigatoken(self._name)
         weight = 1
         if len(text) < _SHORT:
             weight = _SAMPLED
