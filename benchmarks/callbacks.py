@@ -49,12 +49,14 @@ def measure_kinds(only: str = "") -> Iterator[tuple[str, float, int]]:
     with tempfile.TemporaryDirectory() as folder, Sides(Path(folder)) as sides, timed_callbacks() as longest:
         for name, case in CASES.items():
             if only in name:
-                answered = send_requests(sides.upstream, case, longest)
-                yield name, max(longest), answered
+                yield name, *send_requests(sides.upstream, case, longest)
 
 
-def send_requests(upstream: str, case: Case, longest: list[float]) -> int:
-    """How many requests of a case were answered; `longest` has the callbacks after the gateway was ready."""
+def send_requests(upstream: str, case: Case, longest: list[float]) -> tuple[float, int]:
+    """The longest callback from when the gateway was ready until its clients ended, and how many requests it answered.
+
+    To start and to end a gateway takes longer, and nobody waits then.
+    """
     with tempfile.TemporaryDirectory() as folder:
         options = dict(zip(case.options[::2], case.options[1::2], strict=True))
         given = {name.removeprefix("--"): value for name, value in options.items()}
@@ -74,7 +76,8 @@ def send_requests(upstream: str, case: Case, longest: list[float]) -> int:
             gc.freeze()
             longest[:] = [0.0]
             command = [sys.executable, "-m", "benchmarks.door.hostile", str(port), case.name, str(SECONDS)]
-            return int(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+            answered = int(subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout)
+            return max(longest), answered
 
 
 @contextmanager
