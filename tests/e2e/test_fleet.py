@@ -7,6 +7,7 @@ kills a gateway, test_two_gateways.py shares a PostgreSQL among two, and stores 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 from collections import Counter
@@ -77,6 +78,11 @@ class Fleet:
         self.processes[place].end_process(signal.SIGKILL)
         new = self.start_one()
         self.processes[place], self.urls[place] = new, new.url
+
+    def list_store_faults(self) -> Counter[str]:
+        """What the store refused or did not answer, as the gateways logged it, the killed ones too."""
+        logs = (path.read_text() for path in self._folder.glob("*/log"))
+        return Counter(fault[:200] for log in logs for fault in re.findall(r": store: (.+)", log))
 
     def close(self) -> None:
         for each in self.processes:
@@ -206,7 +212,8 @@ def test_a_fleet_in_trouble(
         f"fleet: {crowd.count:,} requests of {len(begun)} agents, {KILLS} gateways killed, PostgreSQL restarted "
         f"{restarts} times: {turns:,} turns, {lost} lost, {doubled} doubled; errors that clients saw: "
         f"{sum(crowd.failures.values())} {dict(crowd.failures)}; median {waits[len(waits) // 2] * 1e3:.0f} ms, "
-        f"99 % {waits[len(waits) * 99 // 100] * 1e3:.0f} ms, slowest {waits[-1]:.1f} s"
+        f"99 % {waits[len(waits) * 99 // 100] * 1e3:.0f} ms, slowest {waits[-1]:.1f} s; "
+        f"faults of the store: {dict(fleet.list_store_faults())}"
     )
     assert (lost, set(codes)) == (0, {0})
     assert restarts or not doubled
