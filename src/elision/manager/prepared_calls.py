@@ -200,7 +200,7 @@ class PreparedCalls:
         if self.options.shadow:
             sent = build_unchanged_request(call.request, history)
         else:
-            mark = needs_breakpoints(self.options.cache_control, log)
+            mark = needs_breakpoints(self._preparer.cache_control, log)
             sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
         if arranged := self._preparer.follower.arranged:
             sent = replace(sent, tools=arranged.tools, added_tools=arranged.added, defers_tools=True)
@@ -212,7 +212,7 @@ class PreparedCalls:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect)))
         newest = log.newest_call
         # Where the provider clears by itself, the request has no placeholders.
-        if call.thinking != "native" and newest is not None and newest.decided.masks:
+        if call.thinking != "native" and newest is not None and newest.decided.edits and newest.decided.masks:
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
         self._first_edit = (0, None)
         if log.state.is_edited:
@@ -349,7 +349,8 @@ class PreparedCalls:
         """Say once each of what the request is probably not meant to be."""
         seen, self._seen_messages = min(self._seen_messages, len(incoming.messages)), len(incoming.messages)
         for note in (*follower.notes, describe_odd_parts(incoming.messages, incoming.tools, first=seen)):
-            self.warn_once(note)
+            if note:
+                self.warn_once(note)
         place, edited = self._first_edit
         if edited is not None and place < len(incoming.messages) and incoming.messages[place] is edited:
             self.warn_once(NOTE_VIEW_RETURNED)
