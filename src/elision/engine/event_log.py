@@ -392,7 +392,11 @@ class Log:
             scale=self.reports.scale,
             view_limit=view_limit,
             has_breakpoints=terms.breakpoints != "never",
-            may_ask_for_summary=terms.may_summarize and self.breaker.may_ask(len(self.state.turns) + 1),
+            may_ask_for_summary=(
+                terms.may_summarize
+                and self.policy.trigger is not None
+                and self.breaker.may_ask(len(self.state.turns) + 1)
+            ),
         )
 
     def _expect_model(self, model: str) -> None:

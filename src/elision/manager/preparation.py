@@ -156,6 +156,9 @@ class CallPreparer:
         may_enter = bool(state.recall_tools) and not state.has_recall_tools
         if not may_enter or not (log.policy.decides or state.recall_offer == "start"):
             return False
+        if tools is None:
+            # The caller sends tools of its own, or none.
+            return True
         return recall_tools.must_withhold_tools(log, tools, self.follower.sent, bound=bound)
 
     @property

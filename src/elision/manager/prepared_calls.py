@@ -94,6 +94,8 @@ class PreparedCalls:
         self._notes: list[str] = []
         #: All notes so far: each is given once.
         self._past_notes: set[str] = set()
+        #: The reported prompt that a note is about.
+        self._noted_report: tuple[int, int] | None = None
         #: Of the newest call: what the options say of their own is among the notes of every call.
         self._newest_model = self.options.model
 
@@ -272,8 +274,10 @@ class PreparedCalls:
         summarizer_seconds, self._summary_runner.waited_seconds = self._summary_runner.waited_seconds, 0.0
         self.newest_call = branch.log.state.calls
         newest = branch.log.newest_call
-        if branch.log.reports.odd_report is not None:
-            self.warn_once(_describe_odd_report(*branch.log.reports.odd_report))
+        odd_report = branch.log.reports.odd_report
+        if odd_report is not None and odd_report != self._noted_report:
+            self._noted_report = odd_report
+            self.warn_once(_describe_odd_report(*odd_report))
         if model != self._newest_model:
             self._newest_model = model
             self.add_note_once(self.options.describe_missing_prices(model))

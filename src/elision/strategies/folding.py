@@ -88,7 +88,8 @@ class Folding:
         and texts that thinking is bound to stay.
         """
         gone = set(hidden)
-        gone.update(self._list_covered(state, covers))
+        if covers:
+            gone.update(self._list_covered(state, covers))
         edits: dict[Key, Edit] = {}
         masked: list[Key] = []
         if gone:
@@ -159,7 +160,7 @@ class Folding:
         turn = state.turns[key[0] - 1]
         observation = state.find_observation(key)
         text = observation.text
-        if make_encodable(text) != text:
+        if not text.isascii() and make_encodable(text) != text:
             return False
         ruling = self._rules.apply_rules(turn, observation)
         if ruling.keep or ruling.verbatim:
@@ -252,14 +253,15 @@ class Folding:
         are now shown in another way."""
         covers = event.summary.covers if event.summary is not None else 0
         gone = {edit.key for edit in event.edits if edit.kind in ("mask", "clip")}
-        gone.update(self._list_covered(state, covers))
+        if covers:
+            gone.update(self._list_covered(state, covers))
         for key in sorted(gone):
             self._drop_source(key)
             self.ledger.remove_fold(key)
         if event.bound:
             self._drop_sources_with(gone)
         self._covered_turns = max(self._covered_turns, covers)
-        changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns]
+        changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns] if event.edits else []
         new = self._list_new(state)
         for key in (*changed, *new):
             if state.find_hiding_text(key) is None and key[0] > state.covered_turns:

@@ -135,7 +135,8 @@ class Policy:
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + user_tokens)
         self._quoted_tokens.append(self._quoted_tokens[-1])
-        self.constraints += list_turn_constraints(turn)
+        if turn.interjections:
+            self.constraints += list_turn_constraints(turn)
         if turn.pinned:
             self.pinned_turns.append(turn.index)
             self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.count_text(join_assistant_text(turn))
