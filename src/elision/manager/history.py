@@ -216,7 +216,10 @@ class History(Conversation):
         self.returned_places.discard(place)
         self.messages[place] = message
         # The tags that the message came with first hold; what is sent has none of the newer ones either.
-        self._note_tags(message, place)
+        if place in self.tagged_places:
+            self.tagged_places.remove(place)
+        if message.tags is not None:
+            self.tagged_places.append(place)
         restated.append(place)
         # A system prompt is no part of a history's name, but it is sent and counted.
         self.turns.update_system(pieces)
@@ -274,12 +277,6 @@ class History(Conversation):
         for place in range(max(_FIRST_KEPT, oldest), len(self.messages) - _ALWAYS_COMPARED):
             self.messages[place].release_json()
         return first
-
-    def _note_tags(self, message: ParsedMessage, place: int) -> None:
-        if place in self.tagged_places:
-            self.tagged_places.remove(place)
-        if message.tags is not None:
-            self.tagged_places.append(place)
 
     def _take_snapshot(self, value: Any, message: ParsedMessage, place: int) -> None:
         """Keep what message `place` looks like now."""

@@ -51,13 +51,7 @@ def search_pieces(pattern: re.Pattern[str], text: str, longest: int) -> re.Match
 
 
 def iter_line_matches(pattern: re.Pattern[str], text: str, start: int = 0) -> Iterator[re.Match[str]]:
-    """Return the matches of `pattern` from `start` on; each begins with "\n" and has no other."""
-    if len(text) - start <= PIECE:
-        return pattern.finditer(text, start)
-    return _iter_by_piece(pattern, text, start)
-
-
-def _iter_by_piece(pattern: re.Pattern[str], text: str, start: int) -> Iterator[re.Match[str]]:
+    """Yield the matches of `pattern` from `start` on; each begins with "\n" and has no other."""
     while start < len(text):
         end = text.find("\n", start + PIECE)
         end = len(text) if end < 0 else end
