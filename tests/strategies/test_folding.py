@@ -78,6 +78,26 @@ def test_a_masked_source_is_shown_again_by_the_first_that_referred_to_it() -> No
     assert log.newest_call.decided.unfolded == ((2, 1),)
 
 
+def test_looking_ahead_changes_no_reference() -> None:
+    """What is found and described while the model thinks is what the call finds, also of two calls in one turn."""
+
+    def decide_calls(*, looks_ahead: bool) -> list[PassDecided]:
+        log = begin_session("raw(fold=true)", PLAIN)
+        for index in range(1, 6):
+            run_pass(decide(log, make_plain_terms()), write_brief_summary)
+            if looks_ahead:
+                list(log.policy.folding.look_ahead(log.state))
+            first = (call("bash", cmd="tail log", id="a"), result(lines(index, index + 40), id="a"))
+            second = (call("bash", cmd="tail log", id="b"), result(lines(index + 10, index + 60), id="b"))
+            log.add_turn(turn(index, first, second))
+        run_pass(decide(log, make_plain_terms()), write_brief_summary)
+        return [event for event in log.events if isinstance(event, PassDecided)]
+
+    decided = decide_calls(looks_ahead=True)
+    assert decided == decide_calls(looks_ahead=False)
+    assert [len(each.folds) for each in decided] == [0, 1, 2, 2, 2, 2]
+
+
 def test_references_follow_the_lines_of_a_source_that_is_whole_again() -> None:
     """Its lines are further down then, and whoever referred to them says so in the same pass."""
     again, own = lines(1, 40), lines(500, 540)

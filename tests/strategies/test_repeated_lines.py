@@ -212,7 +212,7 @@ def test_removing_leaves_nothing() -> None:
     index.remove_observation((5, 1))
     assert index.line_count == 0
     assert index.find_runs((6, 1), SOURCE) == []
-    assert index._find_blocks().places == {}
+    assert index.find_blocks().places == {}
 
 
 def test_blocks_that_were_let_go_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,12 +232,13 @@ class Log:
         self.client_trims = ClientTrims(before.calls + 1, before.tokens + tokens, before.usd + usd)
 
     def _fold_turn(self, turn: Turn) -> None:
-        self.policy.add_turn(self.state, turn)
+        if self.policy.learns:
+            self.policy.add_turn(self.state, turn)
         if self.newest_call is None:
             return
         self._money.add_answer(turn, self._reported_output, may_recall=self._can_recall)
         self._reported_output = 0
-        if turn.usage is not None:
+        if turn.usage is not None and turn.usage.cache_write:
             self._fold_cache_writes(turn.usage, self.newest_call)
 
     def _fold_report(self, event: UsageReported) -> None:
@@ -329,8 +330,11 @@ class Log:
             self._money.add_summary(paid)
             cost += paid
         state.fold_event(decided)
-        self.policy.record_decision(state, decided)
-        view = state.make_view(self.policy.find_stable_length(state))
+        stable_length = None
+        if self.policy.learns or decided.edits:
+            self.policy.record_decision(state, decided)
+            stable_length = self.policy.find_stable_length(state)
+        view = state.make_view(stable_length)
         newest = CallResult(
             decided,
             terms,
@@ -388,7 +392,11 @@ class Log:
             scale=self.reports.scale,
             view_limit=view_limit,
             has_breakpoints=terms.breakpoints != "never",
-            may_ask_for_summary=terms.may_summarize and self.breaker.may_ask(len(self.state.turns) + 1),
+            may_ask_for_summary=(
+                terms.may_summarize
+                and self.policy.trigger is not None
+                and self.breaker.may_ask(len(self.state.turns) + 1)
+            ),
         )
 
     def _expect_model(self, model: str) -> None:

@@ -77,11 +77,11 @@ def has_only_recalls(turn: Turn) -> bool:
 
 def count_plain_answer(turn: Turn, output: int, sizer: Sizer) -> int:
     """Return how many of the `output` tokens of a turn's answer there would be without its recalls."""
-    if has_only_recalls(turn):
-        return 0
     plain = _drop_recalls(turn)
     if plain is turn:
         return output
+    if not plain.actions:
+        return 0
     return round(output * sizer.count_assistant(plain) / sizer.count_assistant(turn))
 
 

@@ -90,9 +90,10 @@ def mark_view(view: View, terms: CallTerms, state: State, reports: ProviderRepor
     has_ours = terms.breakpoints == "always" or (terms.breakpoints == "gaps" and state.is_edited)
     if terms.no_cache_marks and not has_ours:
         return replace(view, marks=())
-    turn = reports.find_hour_turn(terms.hour_turn)
-    if turn is None:
+    if terms.hour_turn is None and reports.hour_turn is None:
         return view
+    turn = reports.find_hour_turn(terms.hour_turn)
+    assert turn is not None
     if turn >= len(state.turns):
         return replace(view, hour_length=view.length)
     # Turns ascend along a track; head and summary, whose turn is 0, come first.

@@ -59,7 +59,10 @@ class CallerLock:
             self._depth -= 1
             if not self._depth:
                 _forget_turn(self._holder)
-                self._pass_on()
+                if self._waiting:
+                    self._pass_on()
+                else:
+                    self._holder = None
 
     async def __aenter__(self) -> None:
         loop = asyncio.get_running_loop()

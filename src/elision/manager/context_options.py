@@ -199,6 +199,8 @@ class Options:
     role: SaidRole = ""
     #: The strategy with everything that refines it.
     effective_strategy: Strategy = field(init=False, repr=False, compare=False)
+    #: Whether other processes may write to the same sessions, which is no error then.
+    is_shared: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_rows(self)
@@ -212,6 +214,7 @@ class Options:
             )
         # Frozen, and slots: built once, also where many sessions have the same options.
         object.__setattr__(self, "effective_strategy", self._build_strategy())
+        object.__setattr__(self, "is_shared", bool(self.advanced.family) or self.write_behind)
         self._check_room()
 
     def for_session(self, session: str, family: str, summarizer: SummaryWriter, parent: str, role: SaidRole) -> Options:
@@ -219,6 +222,7 @@ class Options:
         made = object.__new__(Options)
         advanced = replace(self.advanced, family=family, parent=parent)
         own = {"session": session, "advanced": advanced, "summarizer": summarizer, "role": role}
+        own["is_shared"] = bool(family) or self.write_behind
         for name in Options.__slots__:
             object.__setattr__(made, name, own[name] if name in own else getattr(self, name))
         return made
@@ -238,11 +242,6 @@ class Options:
                 whose = f"the window of {prices.name!r}"
             smaller = 'reserve less: "masking(budget=budget(reserved=500))"'
             raise SpecError(f"{whose}: {error}; give a larger budget, or {smaller}") from None
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other processes may write to the same sessions, which is no error then."""
-        return bool(self.advanced.family) or self.write_behind
 
     @property
     def cache_control(self) -> CacheControl:

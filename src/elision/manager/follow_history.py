@@ -171,9 +171,10 @@ class HistoryFollower:
         model = model or self.options.model
         dialect = self._find_dialect(request, model)
         found = find_capabilities(model)
-        if find_provider(dialect.name).checks_thinking:
+        thinking: ThinkingPolicy = "ignore"
+        if found.binds_thinking and find_provider(dialect.name).checks_thinking:
             thinking = choose_thinking_policy(found, self.options.advanced.thinking)
-        else:
+        elif found.binds_thinking:
             thinking = choose_policy_elsewhere(found, self.options.advanced.thinking)
         request = replace(request, end=find_history_end(dialect, request.messages))
         return IncomingCall(request, model, dialect, found, thinking)
@@ -187,7 +188,8 @@ class HistoryFollower:
         if self.options.advanced.dialect != "auto":
             self._check_dialect(request)
             return find_provider(self.options.advanced.dialect).live
-        before, self._tools_provider = self._tools_provider, find_tools_provider(request.tools)
+        before = self._tools_provider
+        self._tools_provider = find_tools_provider(request.tools) if request.tools else None
         known = self.branch.history if self.branch else None
         if known is not None and before is not None and self._tools_provider not in (before, None):
             sign = recognize_provider(request.messages, request.system, request.tools, model)

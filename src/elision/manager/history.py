@@ -95,7 +95,11 @@ class History(Conversation):
         and up to the last message.
         """
         last = len(self) - 1
-        if last < 0 or (len(messages) > last and self._says_the_same(messages[last], last)):
+        if last < 0:
+            return None
+        if len(messages) > last and (
+            messages[last] is self._client_objects[last] or self._says_the_same(messages[last], last)
+        ):
             return None
         # Cache markers may have moved: then what the messages say is compared.
         return self._find_left_out(messages, self._looks_the_same) or self._find_left_out(messages, self._says_the_same)
@@ -212,7 +216,10 @@ class History(Conversation):
         self.returned_places.discard(place)
         self.messages[place] = message
         # The tags that the message came with first hold; what is sent has none of the newer ones either.
-        self._note_tags(message, place)
+        if place in self.tagged_places:
+            self.tagged_places.remove(place)
+        if message.tags is not None:
+            self.tagged_places.append(place)
         restated.append(place)
         # A system prompt is no part of a history's name, but it is sent and counted.
         self.turns.update_system(pieces)
@@ -249,10 +256,12 @@ class History(Conversation):
         for value in messages:
             place = len(self.messages)
             message, pieces = self._read_message(value, place)
-            self._note_tags(message, place)
             if message.tags is not None:
+                self.tagged_places.append(place)
                 pieces = tag_pieces(pieces, message.tags)
-            if not is_known(message.sent.json, self.dialect):
+            role = message.sent.json.get("role")
+            has_known_role = isinstance(role, str) and role in self.dialect.roles
+            if not has_known_role and not is_known(message.sent.json, self.dialect):
                 self.unknown_places.append(place)
             if self.turns.turn_count == before and any(piece.kind != "assistant" for piece in pieces):
                 # The message belongs to the newest turn that was known, or to the head.
@@ -268,12 +277,6 @@ class History(Conversation):
         for place in range(max(_FIRST_KEPT, oldest), len(self.messages) - _ALWAYS_COMPARED):
             self.messages[place].release_json()
         return first
-
-    def _note_tags(self, message: ParsedMessage, place: int) -> None:
-        if place in self.tagged_places:
-            self.tagged_places.remove(place)
-        if message.tags is not None:
-            self.tagged_places.append(place)
 
     def _take_snapshot(self, value: Any, message: ParsedMessage, place: int) -> None:
         """Keep what message `place` looks like now."""

@@ -16,6 +16,7 @@ import msgspec
 from elision.engine import (
     SUMMARY_BEING_WRITTEN,
     CallTerms,
+    Log,
     NotReady,
     SummaryAnswer,
     decide,
@@ -52,7 +53,8 @@ from elision.trajectory.view import View
 class CallPreparer:
     """Decides the calls of one session. Its parts make logs, write them, follow the client's messages, report faults.
 
-    session: the name it was given. next_options: of the next call, where no call has begun the session.
+    session: the name it was given. next_options: of the next call, where no call has begun the session. cache_control:
+    who sets cache breakpoints.
     """
 
     def __init__(self, options: Options, store: Store, session: str) -> None:
@@ -68,6 +70,7 @@ class CallPreparer:
 
     def _use_options(self, options: Options) -> None:
         self.options = self.next_options = self.reports.options = options
+        self.cache_control = options.cache_control
         self.logs = LogFactory(options)
         self.writer = LogWriter(self._store, self.logs, self.reports)
         self.follower = HistoryFollower(self.writer, self.session, self.reports)
@@ -76,7 +79,8 @@ class CallPreparer:
         """Take the next options, and forget the faults of the call before."""
         if self.next_options is not self.options and self.branch is None:
             self._use_options(self.next_options)
-        self.reports.begin_call()
+        if self.reports.faults or self.reports.early_faults:
+            self.reports.begin_call()
 
     @property
     def branch(self) -> SessionBranch | None:
@@ -102,7 +106,7 @@ class CallPreparer:
         hour_turn = None
         if client.hour_messages is not None and branch.history is not None:
             hour_turn = max(0, branch.history.count_intact_turns(client.hour_messages))
-        who = self.options.cache_control
+        who = self.cache_control
         ours: Breakpoints = "gaps" if who == "gaps" else "always"
         if takes_prompt_breakpoints(call.capabilities, call.dialect) and (
             who == "client" or sets_own_prompt_breakpoints(call.request)
@@ -128,9 +132,7 @@ class CallPreparer:
             editable_from=unbound_from if call.thinking == "defer" else 1,
             new_from=unbound_from,
             may_fold=not (call.request.body_fields and call.request.has_own_edits),
-            recall_blocked=recall_tools.must_withhold_tools(
-                log, call.request.tools, self.follower.sent, bound=call.binds_thinking
-            ),
+            recall_blocked=self._must_withhold_tools(log, call.request.tools, bound=call.binds_thinking),
             no_cache_marks=ours == "never" or has_no_marks,
             breakpoints=ours,
             hour_turn=hour_turn,
@@ -145,10 +147,19 @@ class CallPreparer:
             hides_all=self._hides_all,
             summarizes_all=self._summarizes_all,
             is_strict=self._is_strict,
-            recall_blocked=recall_tools.must_withhold_tools(
-                log, log.state.head.tools or None, self.follower.sent, bound=False
-            ),
+            recall_blocked=self._must_withhold_tools(log, log.state.head.tools or None, bound=False),
         )
+
+    def _must_withhold_tools(self, log: Log, tools: Any, *, bound: bool) -> bool:
+        """Return whether the recall tools must not enter a request of `tools`; False where nothing brings them."""
+        state = log.state
+        may_enter = bool(state.recall_tools) and not state.has_recall_tools
+        if not may_enter or not (log.policy.decides or state.recall_offer == "start"):
+            return False
+        if tools is None:
+            # The caller sends tools of its own, or none.
+            return True
+        return recall_tools.must_withhold_tools(log, tools, self.follower.sent, bound=bound)
 
     @property
     def _is_strict(self) -> bool:
@@ -160,7 +171,7 @@ class CallPreparer:
         The first result that is hidden fixes that: what is written stays. bound: whether the model binds its thinking.
         """
         state = branch.log.state
-        if state.is_edited or not self.logs.strategy.handles or not branch.log.policy.decides:
+        if not branch.log.policy.decides or state.is_edited or not self.logs.strategy.handles:
             return
         handles = branch.log.strategy.handles
         before = handles or not state.calls
@@ -270,7 +281,7 @@ class CallPreparer:
         # A copy, since the pass may change the newest segments of the track.
         length = len(state.track.segments)
         view = View(call=0, epoch=0, track=state.track.fork(length), length=length, marks=marks)
-        mark = needs_breakpoints(self.options.cache_control, branch.log)
+        mark = needs_breakpoints(self.cache_control, branch.log)
         tools = call.request.tools
         ours = recall_tools.list_added_tools(branch.log, branch.history.dialect.name, tools)
         request = replace(call.request, tools=[*(tools or ()), *ours] or None)

@@ -94,6 +94,8 @@ class PreparedCalls:
         self._notes: list[str] = []
         #: All notes so far: each is given once.
         self._past_notes: set[str] = set()
+        #: The reported prompt that a note is about.
+        self._noted_report: tuple[int, int] | None = None
         #: Of the newest call: what the options say of their own is among the notes of every call.
         self._newest_model = self.options.model
 
@@ -200,7 +202,7 @@ class PreparedCalls:
         if self.options.shadow:
             sent = build_unchanged_request(call.request, history)
         else:
-            mark = needs_breakpoints(self.options.cache_control, log)
+            mark = needs_breakpoints(self._preparer.cache_control, log)
             sent = build_request(call.request, history, log, view, call.thinking, call.capabilities, mark=mark)
         if arranged := self._preparer.follower.arranged:
             sent = replace(sent, tools=arranged.tools, added_tools=arranged.added, defers_tools=True)
@@ -212,7 +214,7 @@ class PreparedCalls:
             sent = replace(sent, notes=(*sent.notes, _describe_unknown(history.unknown_places, dialect)))
         newest = log.newest_call
         # Where the provider clears by itself, the request has no placeholders.
-        if call.thinking != "native" and newest is not None and newest.decided.masks:
+        if call.thinking != "native" and newest is not None and newest.decided.edits and newest.decided.masks:
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
         self._first_edit = (0, None)
         if log.state.is_edited:
@@ -272,8 +274,10 @@ class PreparedCalls:
         summarizer_seconds, self._summary_runner.waited_seconds = self._summary_runner.waited_seconds, 0.0
         self.newest_call = branch.log.state.calls
         newest = branch.log.newest_call
-        if branch.log.reports.odd_report is not None:
-            self.warn_once(_describe_odd_report(*branch.log.reports.odd_report))
+        odd_report = branch.log.reports.odd_report
+        if odd_report is not None and odd_report != self._noted_report:
+            self._noted_report = odd_report
+            self.warn_once(_describe_odd_report(*odd_report))
         if model != self._newest_model:
             self._newest_model = model
             self.add_note_once(self.options.describe_missing_prices(model))
@@ -349,7 +353,8 @@ class PreparedCalls:
         """Say once each of what the request is probably not meant to be."""
         seen, self._seen_messages = min(self._seen_messages, len(incoming.messages)), len(incoming.messages)
         for note in (*follower.notes, describe_odd_parts(incoming.messages, incoming.tools, first=seen)):
-            self.warn_once(note)
+            if note:
+                self.warn_once(note)
         place, edited = self._first_edit
         if edited is not None and place < len(incoming.messages) and incoming.messages[place] is edited:
             self.warn_once(NOTE_VIEW_RETURNED)
@@ -388,6 +393,7 @@ class PreparedCalls:
 
 def _look_ahead(log: Log, summary_runner: SummaryRunner) -> Iterator[None]:
     """Do what the next call would do with what is known by now; caches keep what is found."""
+    yield from log.policy.folding.look_ahead(log.state)
     yield from log.policy.candidates.look_ahead(log.state)
     if log.policy.trigger is not None and log.state.turns:
         summary_runner.look_ahead(log.state.turns[-1])

@@ -89,16 +89,11 @@ def is_recall_served(entry: str, tools: Any, sent: SentParts, before: bool = Tru
 
 
 def must_withhold_tools(log: Log, tools: Any, sent: SentParts, *, bound: bool) -> bool:
-    """Return whether the tools must not enter now: they would not be sent, the client has its own, or thinking is
-    bound to the present ones."""
-    state = log.state
-    if not state.recall_tools or state.has_recall_tools:
-        return False
-    if not log.policy.decides and state.recall_offer != "start":
-        return False
+    """Return whether tools that may enter must not do so now: they would not be sent, the client has its own, or
+    thinking is bound to the present ones."""
     if defines_recall_tools(tools) or not is_recall_served("first", tools, sent, log.strategy.handles):
         return True
-    return bound and find_newest_thinking(state.turns) > 0
+    return bound and find_newest_thinking(log.state.turns) > 0
 
 
 def list_added_tools(log: Log, dialect: str, tools: Any) -> list[dict[str, Any]]:

@@ -445,6 +445,7 @@ class _RecordedPolicy(Policy):
 
     def __init__(self, options: PolicyOptions) -> None:
         super().__init__(options)
+        self.learns = True
         self._keys: list[Key] = []
         #: Number of `_keys` up to the newest that was hidden.
         self._stable_keys = 0

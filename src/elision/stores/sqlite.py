@@ -120,7 +120,8 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
             cursor.executemany(self._sql["add_turn"], turns)
             position += row.records
             mark = None
-        self._show_records(cursor, append.session, append.after, append.events, append.at)
+        if self._shows_turns:
+            self._show_records(cursor, append.session, append.after, append.events, append.at)
         return True
 
     def _write_row(
@@ -168,7 +169,8 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
             self._copy_records(cursor, session, row)
         else:
             cursor.execute(self._sql["create"], (*row, 0, 0))
-        self._show_records(cursor, session.key, session.shared, (), None)
+        if self._shows_turns:
+            self._show_records(cursor, session.key, session.shared, (), None)
 
     def _copy_records(self, cursor: sqlite3.Connection, session: NewSession, row: tuple[Any, ...]) -> None:
         """Begin a session with what it shares with its parent: whole rows, and the beginning of one."""
@@ -343,12 +345,10 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
     def _show_records(
         self, cursor: sqlite3.Connection, session: str, after: int, events: Sequence[Event], at: float | None
     ) -> None:
-        """Show all records of `session`, of which `events` follow record `after`, if that is asked for.
+        """Show all records of `session`, of which `events` follow record `after`.
 
         at: when `events` were written, in seconds since the epoch, for turns without a time of their own.
         """
-        if not self._shows_turns:
-            return
         id, records = self._find_session(cursor, session)
         (shown,) = cursor.execute(self._sql["progress"], (id,)).fetchone() or (0,)
         new: Iterable[tuple[int, Event]] = enumerate(events, start=after + 1)

@@ -25,7 +25,7 @@ class DecisionContext:
     writes_for_an_hour: whether what is written to the cache lives an hour, and costs as much.
     scale: how many tokens the provider counts for ours; None for as many. It is read here and changed elsewhere.
     has_breakpoints: whether the request has cache breakpoints of the client's or ours.
-    may_ask_for_summary: whether a summary could be sent, and no failed one delays the next.
+    may_ask_for_summary: whether the strategy makes summaries, one could be sent, and no failed one delays it.
     editable_from: the first turn that may be masked or clipped, since thinking in it is bound to what precedes it. A
     summary has to cover it, so that the thinking goes with its turn.
     """

@@ -59,8 +59,8 @@ class Folding:
         #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean. It is
         #: learned when the first reference is written.
         self._described_turns = 0
-        #: The newest turn, which may be replaced, and its calls.
-        self._newest: tuple[Turn, dict[Key, str]] | None = None
+        #: The turn that was described last, and its calls: the newest one may be replaced.
+        self._described: tuple[Turn, dict[Key, str]] | None = None
         self._calls: dict[Key, str] = {}
         self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
@@ -88,7 +88,8 @@ class Folding:
         and texts that thinking is bound to stay.
         """
         gone = set(hidden)
-        gone.update(self._list_covered(state, covers))
+        if covers:
+            gone.update(self._list_covered(state, covers))
         edits: dict[Key, Edit] = {}
         masked: list[Key] = []
         if gone:
@@ -159,7 +160,7 @@ class Folding:
         turn = state.turns[key[0] - 1]
         observation = state.find_observation(key)
         text = observation.text
-        if make_encodable(text) != text:
+        if not text.isascii() and make_encodable(text) != text:
             return False
         ruling = self._rules.apply_rules(turn, observation)
         if ruling.keep or ruling.verbatim:
@@ -203,16 +204,14 @@ class Folding:
     def _describe_call(self, state: State, source: Key, key: Key) -> str:
         """Return which call gave `source`, so that no other call before result `key` is meant."""
         for turn in state.turns[self._described_turns : -1]:
-            for each, call in self._list_calls(turn):
+            for each, call in self._describe_turn(turn).items():
                 self._calls[each] = call
                 self._alike.setdefault(call, []).append(each)
         self._described_turns = max(self._described_turns, len(state.turns) - 1)
         beside: dict[Key, str] = {}
-        if key[0] == len(state.turns):
-            turn = state.turns[-1]
-            if self._newest is None or self._newest[0] is not turn:
-                self._newest = turn, dict(self._list_calls(turn))
-            beside = self._newest[1]
+        if key[0] == len(state.turns) and key[1] > 1:
+            # Only what precedes `key` in its turn can be meant.
+            beside = self._describe_turn(state.turns[-1])
         call = beside.get(source) or self._calls[source]
         alike = self._alike.get(call, []) + [each for each in beside if beside[each] == call]
         before = bisect_left(alike, key)
@@ -220,9 +219,25 @@ class Folding:
             return call
         return count_back(call, before - 1 - bisect_left(alike, source))
 
-    def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
-        for position, observation in enumerate(turn.observations, start=1):
-            yield (turn.index, position), self.placeholders.describe_call(turn, observation)
+    def _describe_turn(self, turn: Turn) -> dict[Key, str]:
+        """Return what references say of the calls of `turn`. It is kept of the turn that was asked for last."""
+        if self._described is None or self._described[0] is not turn:
+            calls = {
+                (turn.index, position): self.placeholders.describe_call(turn, observation)
+                for position, observation in enumerate(turn.observations, start=1)
+            }
+            self._described = turn, calls
+        return self._described[1]
+
+    def look_ahead(self, state: State) -> Iterator[None]:
+        """Do what the next call would do with what the view shows by now: find blocks, describe the newest calls."""
+        if self._index is not None:
+            self._index.find_blocks()
+            yield
+        if self._described_turns and state.turns:
+            # References were written, and more may be.
+            self._describe_turn(state.turns[-1])
+            yield
 
     # -- the fold over events ------------------------------------------------------------------------------------
 
@@ -238,14 +253,15 @@ class Folding:
         are now shown in another way."""
         covers = event.summary.covers if event.summary is not None else 0
         gone = {edit.key for edit in event.edits if edit.kind in ("mask", "clip")}
-        gone.update(self._list_covered(state, covers))
+        if covers:
+            gone.update(self._list_covered(state, covers))
         for key in sorted(gone):
             self._drop_source(key)
             self.ledger.remove_fold(key)
         if event.bound:
             self._drop_sources_with(gone)
         self._covered_turns = max(self._covered_turns, covers)
-        changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns]
+        changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns] if event.edits else []
         new = self._list_new(state)
         for key in (*changed, *new):
             if state.find_hiding_text(key) is None and key[0] > state.covered_turns:

@@ -29,7 +29,8 @@ class KnownIdentifiers:
         for observation in turn.observations:
             self.seen_counts.update(find_items(observation.text))
         self._newest_words.clear()
-        self._add_words(turn)
+        if turn.interjections:
+            self._add_words(turn)
 
     def replace_newest_words(self, turn: Turn) -> None:
         """Know the user's words of `turn`, the newest one added, in place of those that it had."""

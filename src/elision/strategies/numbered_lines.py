@@ -68,7 +68,8 @@ class NumberedLines:
 
 def split_lines(text: str) -> NumberedLines:
     """Split `text` at "\\n" alone, and take the line numbers from its lines."""
-    bodies: list[Body] = list(text.split("\n"))
+    lines = text.split("\n")
+    bodies: list[Body] = list(lines)
     numbers: dict[int, LineNumber] = {}
     index = seen = 0
     for match in find_gutters(text):
@@ -81,7 +82,7 @@ def split_lines(text: str) -> NumberedLines:
             line = bodies[index]
             assert isinstance(line, str)
             bodies[index] = line[match.end() - begin :]
-    if len(text) > _LONG_LINE:
+    if max(map(len, lines)) > _LONG_LINE:
         bodies = [digest_text(body) if isinstance(body, str) and len(body) > _LONG_LINE else body for body in bodies]
     return NumberedLines(text, bodies, numbers)
 

@@ -95,7 +95,8 @@ class Policy:
     """One session's memory of a strategy; see the module.
 
     candidates: what may be masked now. folding: what is folded. decides: whether a pass may hide or fold anything, or
-    has to mind what is folded. tracks_folds: whether there are folds, or may be.
+    has to mind what is folded. tracks_folds: whether there are folds, or may be. learns: whether turns and decisions
+    change anything here: a policy that neither hides nor folds is given only decisions with edits.
     constraints: what binds the agent in the user's words, oldest first. pinned_turns: turns that stay word for word.
     user_tokens: of the user's words in the first n turns, by n.
     """
@@ -103,7 +104,7 @@ class Policy:
     def __init__(self, options: PolicyOptions) -> None:
         self.options = options
         self.tracks_folds = options.fold
-        self.decides = options.can_hide or options.fold
+        self.decides = self.learns = options.can_hide or options.fold
         self.folding = Folding(options.placeholders, options.rules, options.counter, folds_results=options.fold)
         self.candidates = MaskCandidates(
             options.placeholders, options.selector, options.rules, options.counter, self.folding.ledger
@@ -134,7 +135,8 @@ class Policy:
         user_tokens = sum(state.sizer.count_message(message) for message in turn.interjections)
         self.user_tokens.append(self.user_tokens[-1] + user_tokens)
         self._quoted_tokens.append(self._quoted_tokens[-1])
-        self.constraints += list_turn_constraints(turn)
+        if turn.interjections:
+            self.constraints += list_turn_constraints(turn)
         if turn.pinned:
             self.pinned_turns.append(turn.index)
             self._quoted_tokens[-1] += QUOTE_TOKENS + state.sizer.count_text(join_assistant_text(turn))
@@ -161,7 +163,7 @@ class Policy:
         changed: list[Key] = []
         if event.folds:
             # Maybe of a strategy that was the session's before.
-            self.tracks_folds = self.decides = True
+            self.tracks_folds = self.decides = self.learns = True
         if self.tracks_folds:
             changed = self.folding.record_decision(state, event)
         if not self.options.can_hide:
@@ -186,7 +188,7 @@ class Policy:
         """Take note of `event`, which is in `state` already."""
         changed: list[Key] = []
         if event.edits:
-            self.tracks_folds = self.decides = True
+            self.tracks_folds = self.decides = self.learns = True
         if self.tracks_folds:
             changed = self.folding.record_dropped(state, event)
         self.candidates.drop_covered(state, event.through)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, islice, takewhile
+from itertools import islice, takewhile
+from operator import itemgetter
 from threading import Lock
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -27,6 +27,8 @@ _LINE_BITS: Final = 32
 _LINE_MASK: Final = (1 << _LINE_BITS) - 1
 #: Places looked at of one and the same block, the newest ones: blank lines must not make matching slow.
 _PLACES_KEPT: Final = 8
+#: Lines that are compared in one call.
+_LINES_AT_ONCE: Final = 16
 #: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
 _INDEXES_KEPT: Final = 64
 #: Texts that stay split for all sessions of the process, and characters of the longest: 10 MB at most. A run is often
@@ -111,7 +113,7 @@ class LineIndex:
             if not self._whole[source.text]:
                 del self._whole[source.text]
 
-    def _find_blocks(self) -> _Blocks:
+    def find_blocks(self) -> _Blocks:
         """Return where the blocks of all sources begin."""
         with _LOCK:
             blocks = _blocks_by_index.pop(self, None)
@@ -139,20 +141,29 @@ class LineIndex:
             is_long = len(text) >= self.least_characters
             return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
-        places = self._find_blocks().places
+        places = self.find_blocks().places
         blocks = _hash_all_blocks(target.bodies, self._block_lines)
+        #: The lines at which a block begins that sources have, and the first of them that was not passed yet.
         known = [line for line, block in enumerate(blocks) if block in places]
+        next_known = 0
         if not known:
             return []
-        #: Where the block that begins at a line stands in sources.
+        lines = text.split("\n")
+        #: Where sources have the block that begins at a line.
         located: dict[int, list[tuple[Key, int]]] = {}
-        ends = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
         split: dict[Key, NumberedLines] = {}
         runs: list[FoldedRun] = []
         start = 0
         while start + self.least_lines <= len(target.bodies):
             # Each run has a block that is known among its first lines.
-            next_known = bisect_left(known, start)
+            while next_known < len(known):
+                line = known[next_known]
+                if line >= start:
+                    if line not in located:
+                        located[line] = self._locate_block(target, line, places[blocks[line]], key, split)
+                    if located[line]:
+                        break
+                next_known += 1
             if next_known == len(known):
                 break
             start = max(start, known[next_known] - self._block_lines + 1)
@@ -160,11 +171,11 @@ class LineIndex:
                 break
             for line in range(start, start + self._block_lines):
                 if line not in located:
-                    located[line] = self._locate_block(places.get(blocks[line], ()), key)
+                    located[line] = self._locate_block(target, line, places.get(blocks[line], ()), key, split)
             match = self._find_longest(target, start, located, split)
             if match is None:
                 start += 1
-            elif ends[start + match.lines] - ends[start] < self.least_characters:
+            elif sum(map(len, lines[start : start + match.lines])) + match.lines < self.least_characters:
                 # The last lines of it may begin a longer run.
                 start += match.lines - self.least_lines + 1
             else:
@@ -183,13 +194,41 @@ class LineIndex:
         lines = self._split(text)
         return _hide_lines(lines, runs) if runs else lines
 
-    def _locate_block(self, places: int | Sequence[int], key: Key) -> list[tuple[Key, int]]:
-        """Return the newest of `places` whose source the view still shows before `key`: the source, and the line."""
+    def _locate_block(
+        self,
+        target: NumberedLines,
+        line: int,
+        places: int | Sequence[int],
+        key: Key,
+        split: dict[Key, NumberedLines],
+    ) -> list[tuple[Key, int]]:
+        """Return where sources have the block that begins at `line` of `target`, among as many lines as a run has.
+
+        places: of the block; of these the newest count that the view still shows. split: the sources that were split
+        for `target`, to which it adds. Returns the source and the line of each.
+        """
         if isinstance(places, int):
             places = (places,)
         shown = islice((each for each in reversed(places) if each >> _LINE_BITS in self._keys), _PLACES_KEPT)
-        located = [(self._keys[each >> _LINE_BITS], each & _LINE_MASK) for each in shown]
-        return [each for each in located if each[0] < key]
+        located = []
+        for place in shown:
+            source, their_line = self._keys[place >> _LINE_BITS], place & _LINE_MASK
+            if source >= key:
+                continue
+            if source not in split:
+                split[source] = self._split_source(self._sources[source].text, self._sources[source].runs)
+            if self._is_in_run(target.bodies, line, split[source].bodies, their_line):
+                located.append((source, their_line))
+        return located
+
+    def _is_in_run(self, ours: Sequence[Body], line: int, theirs: Sequence[Body], their_line: int) -> bool:
+        """Return whether the block at `line` is among the first of `least_lines` lines that both have."""
+        for before in range(min(self._block_lines, line + 1, their_line + 1)):
+            same = ours[line - before : line - before + self.least_lines]
+            first = their_line - before
+            if len(same) == self.least_lines and same == theirs[first : first + self.least_lines]:
+                return True
+        return False
 
     def _make_run(self, start: int, match: _Match, source: NumberedLines) -> FoldedRun:
         place, theirs = match.source_start, match.source_gutter
@@ -210,11 +249,11 @@ class LineIndex:
         target: NumberedLines,
         start: int,
         located: Mapping[int, Sequence[tuple[Key, int]]],
-        split: dict[Key, NumberedLines],
+        split: Mapping[Key, NumberedLines],
     ) -> _Match | None:
         """The longest match of the lines from `start` on. located: where the block that begins at a line stands.
 
-        split: the sources that were split for this target.
+        split: the located sources, split.
         """
         found = {
             (source, line - offset)
@@ -223,13 +262,16 @@ class LineIndex:
             if line >= offset
         }
         best: _Match | None = None
-        for source, line in sorted(found):
-            if source not in split:
-                split[source] = self._split_source(self._sources[source].text, self._sources[source].runs)
-            match = _measure_match(target, start, split[source], line, source)
-            if match.lines < self.least_lines:
+        # The newest source first: of as many lines it counts, so that an older one has to have more.
+        for source, line in sorted(sorted(found), key=itemgetter(0), reverse=True):
+            ours, theirs = target.bodies, split[source].bodies
+            needed = self.least_lines if best is None else best.lines + 1
+            last, their_last = start + needed - 1, line + needed - 1
+            if last >= len(ours) or their_last >= len(theirs) or ours[last] != theirs[their_last]:
+                # Most places end here: one line shows that they have too few.
                 continue
-            if best is None or (match.lines, match.source) > (best.lines, best.source):
+            match = _measure_match(target, start, split[source], line, source)
+            if match.lines >= needed:
                 best = match
         return best
 
@@ -287,21 +329,18 @@ def _measure_match(target: NumberedLines, start: int, source: NumberedLines, pla
     """How far the lines of `target` and `source` agree: number by number, or with gutters that differ regularly."""
     bodies, theirs = target.bodies, source.bodies
     numbers, their_numbers = target.numbers, source.numbers
-    most = min(len(bodies) - start, len(theirs) - place)
-    verbatim = 0
-    while (
-        verbatim < most
-        and bodies[start + verbatim] == theirs[place + verbatim]
-        and numbers.get(start + verbatim) == their_numbers.get(place + verbatim)
-    ):
-        verbatim += 1
+    most = _count_same_lines(bodies, start, theirs, place)
+    verbatim = most
+    if numbers or their_numbers:
+        steps = range(most)
+        verbatim = next((at for at in steps if numbers.get(start + at) != their_numbers.get(place + at)), most)
     if start not in numbers and place not in their_numbers:
         return _Match(verbatim, key, place, None, None)
     gutter, source_gutter = target.find_gutter(start), source.find_gutter(place)
     numbered = 0
     for step in range(most):
         theirs_number = their_numbers.get(place + step)
-        if bodies[start + step] != theirs[place + step] or not _fits_gutter(theirs_number, source_gutter):
+        if not _fits_gutter(theirs_number, source_gutter):
             break
         number = _continue_number(gutter, source_gutter, step, theirs_number)
         if numbers.get(start + step) != number:
@@ -310,6 +349,22 @@ def _measure_match(target: NumberedLines, start: int, source: NumberedLines, pla
     if numbered and numbered >= verbatim:
         return _Match(numbered, key, place, target.find_gutter(start, numbered), source.find_gutter(place, numbered))
     return _Match(verbatim, key, place, None, None)
+
+
+def _count_same_lines(ours: Sequence[Body], start: int, theirs: Sequence[Body], place: int) -> int:
+    """How many lines from `start` and from `place` on are the same, whatever their numbers."""
+    most = min(len(ours) - start, len(theirs) - place)
+    same = 0
+    while same < most:
+        # Several lines are compared in one call of C; the first that differs is among the last of those.
+        end = min(same + _LINES_AT_ONCE, most)
+        if ours[start + same : start + end] == theirs[place + same : place + end]:
+            same = end
+            continue
+        while ours[start + same] == theirs[place + same]:
+            same += 1
+        break
+    return same
 
 
 def _fits_gutter(number: LineNumber | None, gutter: Gutter | None) -> bool:

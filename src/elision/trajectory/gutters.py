@@ -17,7 +17,7 @@ import re
 from itertools import chain
 from typing import Final
 
-from elision.trajectory.text_pieces import iter_line_matches
+from elision.trajectory.text_pieces import PIECE, iter_line_matches
 
 #: A path has a dot or a slash; looked ahead for, so that a long line without a colon is read twice and no more.
 _GUTTER: Final = r"((?=[^\s:]*[./])[^\s:]+:|[Ll]ine | *+)(\d+)([:|\t\u2192-])"
@@ -51,7 +51,8 @@ def find_gutters(text: str) -> list[re.Match[str]]:
     runs: list[list[re.Match[str]]] = []
     wanted = -1
     first = _FIRST.match(text)
-    later = iter_line_matches(_LATER, text, first.end() if first else 0)
+    start = first.end() if first else 0
+    later = _LATER.finditer(text, start) if len(text) <= PIECE else iter_line_matches(_LATER, text, start)
     for match in chain([first] if first else [], later):
         number = int(match[2][-9:])
         before = runs[-1][-1] if runs else match

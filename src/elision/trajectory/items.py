@@ -243,26 +243,27 @@ class _WordCache(dict[str, tuple[str, ...]]):
     """The items of words. Texts of one run use the same words over and over: nearly all of the work is looked up."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
+        items: tuple[str, ...]
         if word.isidentifier():
             # Most of the new words of code: nothing around it to trim, and no parts.
             is_item = 3 <= len(word) <= LONGEST_ITEM and _IDENTIFIER_SHAPE.search(word)
-            return self._keep(word, (word,) if is_item else ())
-        found: list[str] = []
-        for piece in _ESCAPES.split(word) if "\\" in word else (word,):
-            # Without the punctuation around it; the slash or tilde that begins a path stays.
-            trimmed = piece.rstrip(_TRIM).lstrip(":-\\#@%+$")
-            while trimmed.startswith("./"):
-                trimmed = trimmed[2:]
-            if "/" not in trimmed:
-                trimmed = trimmed.lstrip(_TRIM)
-            if 3 <= len(trimmed) <= _LONGEST_WORD and not _PAGE_METADATA.match(trimmed):
-                found += _list_parts(trimmed)
-        items = tuple(
-            part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.search(part))
-        )
-        return self._keep(word, items)
-
-    def _keep(self, word: str, items: tuple[str, ...]) -> tuple[str, ...]:
+            items = (word,) if is_item else ()
+        else:
+            found: list[str] = []
+            for piece in _ESCAPES.split(word) if "\\" in word else (word,):
+                # Without the punctuation around it; the slash or tilde that begins a path stays.
+                trimmed = piece.rstrip(_TRIM).lstrip(":-\\#@%+$")
+                while trimmed.startswith("./"):
+                    trimmed = trimmed[2:]
+                if "/" not in trimmed:
+                    trimmed = trimmed.lstrip(_TRIM)
+                if not 3 <= len(trimmed) <= _LONGEST_WORD or _PAGE_METADATA.match(trimmed):
+                    continue
+                # Without a colon, slash or dot it has no parts.
+                found += (trimmed,) if trimmed.isalnum() else _list_parts(trimmed)
+            items = tuple(
+                part for part in found if len(part) <= LONGEST_ITEM and (_NUMBER.match(part) or _SHAPE.search(part))
+            )
         # A blob comes once and would only take room.
         if len(word) <= _LONGEST_WORD:
             if len(self) >= _WORDS_KEPT:

@@ -42,7 +42,8 @@ def make_turn_segments(turn: Turn, sizer: Sizer) -> Iterator[Segment]:
     for position, observation in enumerate(turn.observations, start=1):
         tokens = sizer.count_observation(observation)
         yield Segment(kind="observation", tokens=tokens, turn=turn.index, index=position, source=observation)
-    yield from make_word_segments(turn, sizer)
+    if turn.interjections:
+        yield from make_word_segments(turn, sizer)
 
 
 def make_word_segments(turn: Turn, sizer: Sizer) -> Iterator[Segment]:

@@ -48,7 +48,7 @@ class TurnBuilder:
         Interjections are the same objects as in `users`, so that the caller can recognize them.
         """
         actions = self.actions
-        results = self._tag_results()
+        results = self._tag_results() if self.tags or self.call_tags else self.results
         users = list(enumerate(self.users))
         if mode == "user" and users and not results:
             # The user message that answers an action is its observation; a text without one is answered by a person.
@@ -97,8 +97,6 @@ class TurnBuilder:
         return tuple(filter(None, (find_action(join_text(self.content)),)))
 
     def _tag_results(self) -> tuple[Observation, ...]:
-        if not self.tags and not self.call_tags:
-            return self.results
         nothing: frozenset[str] = frozenset()
         return tuple(
             replace(result, tags=result.tags | self.tags | self.call_tags.get(result.action_id, nothing))

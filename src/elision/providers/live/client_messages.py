@@ -63,7 +63,9 @@ def read_client_message(value: Any, index: int, dialect: LiveDialect) -> Json:
         raise DialectError(
             f"messages[{index}] is not a message but {type(value).__name__}: give dicts or the provider's own objects"
         )
-    if foreign := describe_foreign(found, dialect.content_field):
+    # Frameworks' messages have no role, or parts, or blocks as content.
+    may_be_foreign = "role" not in found or "parts" in found or isinstance(found.get("content"), list)
+    if may_be_foreign and (foreign := describe_foreign(found, dialect.content_field)):
         raise DialectError(f"messages[{index}] is {foreign}")
     return found
 

@@ -249,7 +249,12 @@ class LiveRenderer:
         last = self._entries[-1] if self._entries else None
         if not isinstance(entry, int):
             self._replaced[origin] = entry
-        if last is not None and not self._follows_directly(place) and self._must_join(last, entry):
+        if (
+            last is not None
+            and self.dialect.alternates_roles
+            and not self._follows_directly(place)
+            and self._must_join(last, entry)
+        ):
             self._replaced |= {each: None for each in (last, entry) if isinstance(each, int)}
             self._entries[-1] = self._join_entries(last, entry)
             if self._origins[-1] is None and origin != _NO_INDEX:
@@ -278,8 +283,8 @@ class LiveRenderer:
         return before != _NO_INDEX and self._groups[place].index == before + 1
 
     def _must_join(self, last: Entry, entry: Entry) -> bool:
-        """Return whether both must be one message, since roles alternate. What the client itself sent so stays."""
-        if not self.dialect.alternates_roles or (isinstance(last, int) and isinstance(entry, int)):
+        """Return whether both must be one message, where roles alternate. What the client itself sent so stays."""
+        if isinstance(last, int) and isinstance(entry, int):
             return False
         return (
             get_entry_json(last, self._messages).get("role")

@@ -103,7 +103,8 @@ class LiveTurns:
     def build_turn(self, index: int) -> tuple[Turn, TurnSources]:
         """Return turn `index` as it is now, and where its parts come from."""
         live = self._growing[index - 1]
-        turn = live.draft.build_turn(index, self.settle_observations())
+        role = self.observations if self.observations != "auto" else self.settle_observations()
+        turn = live.draft.build_turn(index, role)
         kept = {id(message) for message in turn.interjections}
         users = list(zip(live.draft.users, live.users, strict=True))
         answers = [spot for message, spot in users if id(message) not in kept]
