@@ -25,6 +25,7 @@ from elision.manager.context_view import AdmissionCheck, ContextView, SessionSta
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
+from elision.manager.offload import INLINE_BYTES
 from elision.manager.outgoing_request import (
     IncomingRequest,
     OutgoingRequest,
@@ -325,7 +326,13 @@ class PreparedCalls:
         # The user's extractors are called by calls alone, in the thread of each.
         is_known = branch is not None and branch.log.policy.decides and branch.log.state.turns
         if branch is not None and is_known and not self.options.advanced.extractors:
-            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner))
+            policy = branch.log.policy
+            is_small = (
+                not self._collectors
+                and policy.trigger is None
+                and policy.candidates.count_ahead_characters(branch.log.state) <= INLINE_BYTES
+            )
+            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner), is_small=is_small)
         elif self._collectors:
             self.think_time.begin(report, iter(()))
         else:
