@@ -6,6 +6,7 @@ fits, a second writer, and messages that are none.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
@@ -326,13 +327,14 @@ class PreparedCalls:
         # The user's extractors are called by calls alone, in the thread of each.
         is_known = branch is not None and branch.log.policy.decides and branch.log.state.turns
         if branch is not None and is_known and not self.options.advanced.extractors:
+            # Beside an event loop, a thread would want the interpreter just when the loop sends the request.
+            loop = None
             policy = branch.log.policy
-            is_small = (
-                not self._collectors
-                and policy.trigger is None
-                and policy.candidates.count_ahead_characters(branch.log.state) <= INLINE_BYTES
-            )
-            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner), is_small=is_small)
+            if not self._collectors and policy.trigger is None:
+                loop = asyncio._get_running_loop()
+            if loop is not None and policy.candidates.count_ahead_characters(branch.log.state) > INLINE_BYTES:
+                loop = None
+            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner), loop)
         elif self._collectors:
             self.think_time.begin(report, iter(()))
         else:

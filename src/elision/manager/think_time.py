@@ -76,14 +76,18 @@ class ThinkTime:
     def __init__(self) -> None:
         self._job: _Job | None = None
 
-    def begin(self, report: Callable[[], None], pieces: Iterator[None], *, is_small: bool = False) -> None:
+    def begin(
+        self,
+        report: Callable[[], None],
+        pieces: Iterator[None],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         """Have `report` called once, and then `pieces` advanced to their end, as far as there is time.
 
-        is_small: the next call loses little where it does all of it itself. So it begins later beside an event loop.
+        loop: in which it begins a moment later, for small work: a call that comes before that loses little.
         """
         self.finish()
         job = self._job = _Job(report, pieces, weakref.ref(self))
-        loop = asyncio._get_running_loop() if is_small else None
         if loop is None:
             job.start()
         else:
@@ -108,7 +112,8 @@ class ThinkTime:
 
     def try_finish(self) -> bool:
         """Do as `finish` where the thread has not begun; return whether nothing is done any more."""
-        if self._job is not None and not self._job.try_cancel():
+        future = self._job.future if self._job is not None else None
+        if future is not None and not future.done() and not future.cancel():
             return False
         self.finish()
         return True
@@ -120,27 +125,23 @@ class _Job:
         self._pieces = pieces
         self._owner = owner
         self._process = os.getpid()
-        self._future: Future[None] | None = None
+        self.future: Future[None] | None = None
         self._thread = 0
         self._is_over = False
 
     @property
     def is_under_way(self) -> bool:
-        return self._future is not None and not self._future.done()
+        return self.future is not None and not self.future.done()
 
     def start(self) -> None:
         if self._is_over:
             return
         context = contextvars.copy_context()
         try:
-            self._future = get_think_executor().submit(context.run, self._work)
+            self.future = get_think_executor().submit(context.run, self._work)
         except RuntimeError:
             # The interpreter is ending: no thread begins any more.
             self._make_report()
-
-    def try_cancel(self) -> bool:
-        """Return whether the thread does nothing of it now, nor later."""
-        return self._future is None or self._future.done() or self._future.cancel()
 
     def finish(self) -> None:
         self._is_over = True
@@ -149,13 +150,13 @@ class _Job:
             return
         if self._thread == threading.get_ident():
             return
-        if self._future is None or self._future.cancel():
+        if self.future is None or self.future.cancel():
             # The event loop may have the job for a while.
             self._pieces = iter(())
             self._make_report()
         else:
             # What was raised in the thread is no failure of this call.
-            self._future.exception()
+            self.future.exception()
 
     def _work(self) -> None:
         self._thread = threading.get_ident()
