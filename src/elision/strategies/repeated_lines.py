@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, islice, takewhile
+from itertools import islice, takewhile
 from threading import Lock
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -146,7 +146,7 @@ class LineIndex:
             return []
         #: Where the block that begins at a line stands in sources.
         located: dict[int, list[tuple[Key, int]]] = {}
-        ends = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+        sizes = [len(line) for line in text.split("\n")]
         split: dict[Key, NumberedLines] = {}
         runs: list[FoldedRun] = []
         start = 0
@@ -160,11 +160,13 @@ class LineIndex:
                 break
             for line in range(start, start + self._block_lines):
                 if line not in located:
-                    located[line] = self._locate_block(places.get(blocks[line], ()), key)
+                    # Of three blocks in a row a source has one.
+                    here = places.get(blocks[line])
+                    located[line] = self._locate_block(here, key) if here is not None else []
             match = self._find_longest(target, start, located, split)
             if match is None:
                 start += 1
-            elif ends[start + match.lines] - ends[start] < self.least_characters:
+            elif sum(sizes[start : start + match.lines]) + match.lines < self.least_characters:
                 # The last lines of it may begin a longer run.
                 start += match.lines - self.least_lines + 1
             else:
