@@ -398,6 +398,8 @@ class PreparedCalls:
 def _look_ahead(log: Log, summary_runner: SummaryRunner) -> Iterator[None]:
     """Do what the next call would do with what is known by now; caches keep what is found."""
     yield from log.policy.candidates.look_ahead(log.state)
+    log.policy.folding.look_ahead(log.state)
+    yield
     if log.policy.trigger is not None and log.state.turns:
         summary_runner.look_ahead(log.state.turns[-1])
         yield

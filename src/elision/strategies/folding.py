@@ -7,7 +7,7 @@ place, or shows it whole again. What refers comes later in the prompt, so the pa
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -59,8 +59,8 @@ class Folding:
         #: What references say of the calls of turns 1 ... `_described_turns`, and which results a text may mean. It is
         #: learned when the first reference is written.
         self._described_turns = 0
-        #: The newest turn, which may be replaced, and its calls.
-        self._newest: tuple[Turn, dict[Key, str]] | None = None
+        #: The turn whose calls were listed last, and the calls. The newest turn may be replaced.
+        self._listed: tuple[Turn, dict[Key, str]] | None = None
         self._calls: dict[Key, str] = {}
         self._alike: dict[str, list[Key]] = {}
         #: What was read -> its newest result.
@@ -202,17 +202,10 @@ class Folding:
 
     def _describe_call(self, state: State, source: Key, key: Key) -> str:
         """Return which call gave `source`, so that no other call before result `key` is meant."""
-        for turn in state.turns[self._described_turns : -1]:
-            for each, call in self._list_calls(turn):
-                self._calls[each] = call
-                self._alike.setdefault(call, []).append(each)
-        self._described_turns = max(self._described_turns, len(state.turns) - 1)
+        self._learn_calls(state)
         beside: dict[Key, str] = {}
         if key[0] == len(state.turns):
-            turn = state.turns[-1]
-            if self._newest is None or self._newest[0] is not turn:
-                self._newest = turn, dict(self._list_calls(turn))
-            beside = self._newest[1]
+            beside = self._list_calls(state.turns[-1])
         call = beside.get(source) or self._calls[source]
         alike = self._alike.get(call, []) + [each for each in beside if beside[each] == call]
         before = bisect_left(alike, key)
@@ -220,9 +213,29 @@ class Folding:
             return call
         return count_back(call, before - 1 - bisect_left(alike, source))
 
-    def _list_calls(self, turn: Turn) -> Iterator[tuple[Key, str]]:
-        for position, observation in enumerate(turn.observations, start=1):
-            yield (turn.index, position), self.placeholders.describe_call(turn, observation)
+    def _learn_calls(self, state: State) -> None:
+        """Take note of the calls of all turns but the newest, which may be replaced."""
+        for turn in state.turns[self._described_turns : -1]:
+            for each, call in self._list_calls(turn).items():
+                self._calls[each] = call
+                self._alike.setdefault(call, []).append(each)
+        self._described_turns = max(self._described_turns, len(state.turns) - 1)
+
+    def _list_calls(self, turn: Turn) -> dict[Key, str]:
+        """Return the calls of `turn`. The turn that is listed as the newest is listed once more as an older one."""
+        if self._listed is None or self._listed[0] is not turn:
+            calls = {
+                (turn.index, position): self.placeholders.describe_call(turn, observation)
+                for position, observation in enumerate(turn.observations, start=1)
+            }
+            self._listed = turn, calls
+        return self._listed[1]
+
+    def look_ahead(self, state: State) -> None:
+        """Describe the calls so far, once some reference was written: the next one needs them."""
+        if self._described_turns:
+            self._learn_calls(state)
+            self._list_calls(state.turns[-1])
 
     # -- the fold over events ------------------------------------------------------------------------------------
 
