@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision import Advanced, ContextManager
-from elision.manager.think_time import Deferred, ThinkTime
+from elision.manager import prepared_calls
+from elision.manager.think_time import START_SECONDS, Deferred, ThinkTime
 from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.samples import PassCollector
@@ -57,14 +58,14 @@ def lead(context: ContextManager, calls: int, *, thinks: bool) -> list[Any]:
 def wait_for_end(context: ContextManager) -> None:
     """Wait for the thread, whatever it raised."""
     job = context._opened.calls.think_time._job
-    if job is not None and job._future is not None:
-        job._future.exception(20)
+    if job is not None and job.future is not None:
+        job.future.exception(20)
 
 
 def wait_for_work(context: ContextManager) -> None:
     job = context._opened.calls.think_time._job
-    if job is not None and job._future is not None:
-        job._future.result(20)
+    if job is not None and job.future is not None:
+        job.future.result(20)
 
 
 def test_a_view_is_returned_before_its_line_is_written() -> None:
@@ -111,8 +112,8 @@ def test_what_a_handler_raises_ends_no_call() -> None:
         context.prepare(make_history("openai", 2))
         job = context._opened.calls.think_time._job
         assert job is not None
-        assert job._future is not None
-        assert isinstance(job._future.exception(20), SystemExit)
+        assert job.future is not None
+        assert isinstance(job.future.exception(20), SystemExit)
         assert context.prepare(make_history("openai", 3)).diagnostics.turns == 3
         wait_for_end(context)
 
@@ -184,6 +185,29 @@ def test_it_works_beside_an_event_loop() -> None:
 
     asyncio.run(run())
     assert held.calls == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_small_work_begins_later_beside_an_event_loop(is_small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that comes before that does the work itself. Large work begins at once."""
+    if not is_small:
+        monkeypatch.setattr(prepared_calls, "INLINE_BYTES", -1)
+    used_thread: list[bool] = []
+
+    async def run() -> None:
+        async with ContextManager("masking(window=1)", store="memory:") as context:
+            for steps in range(4):
+                await context.prepare_async(make_history("openai", steps))
+                if steps:
+                    job = context._opened.calls.think_time._job
+                    assert job is not None
+                    used_thread.append(job.future is not None)
+            await asyncio.sleep(2 * START_SECONDS)
+            assert job.future is not None
+            assert job.future.result(20) is None
+
+    asyncio.run(run())
+    assert used_thread == [not is_small] * 3
 
 
 def test_a_dropped_manager_is_freed_and_its_last_line_is_written() -> None:

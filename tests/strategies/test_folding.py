@@ -10,10 +10,11 @@ import pytest
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SpecError
 from elision.strategies.masking import Masking
+from elision.strategies.placeholder import Placeholders
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.trajectory.events import PassDecided
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Observation, Turn
 from tests.properties.builders import PLAIN, begin_session, call, lines, result, run_session, turn, write_brief_summary
 
 
@@ -242,6 +243,29 @@ def test_a_reference_names_one_call() -> None:
         "[same as lines 1–29 of t1.1 (read_file f.py, 2 before the latest)]",
         "[same as lines 1–29 of t2.1 (read_file f.py, 1 before the latest)]",
     ]
+
+
+def test_the_calls_of_a_turn_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first reference on; before it none is described."""
+    described: list[int] = []
+    describe = Placeholders.describe_call
+
+    def count(self: Placeholders, turn: Turn, observation: Observation) -> str:
+        described.append(turn.index)
+        return describe(self, turn, observation)
+
+    monkeypatch.setattr(Placeholders, "describe_call", count)
+    log = begin_session("raw(fold=true)", PLAIN)
+    seen = []
+    for index, first in enumerate([1, 101, 1, 201, 1, 301, 1], 1):
+        log.add_turn(read(index, lines(first, first + 40)))
+        run_pass(decide(log, make_plain_terms()), write_brief_summary)
+        during = described.copy()
+        described.clear()
+        list(log.policy.folding.look_ahead(log.state))
+        seen.append((during, described.copy()))
+        described.clear()
+    assert seen == [([], []), ([], []), ([1, 2], [3]), *(([], [each]) for each in range(4, 8))]
 
 
 def test_a_result_of_one_line_that_comes_again_is_folded() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, compress, count
-from operator import not_
+from itertools import accumulate, compress, count, repeat
+from operator import not_, sub
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -298,8 +298,8 @@ class PreviousBody:
             return 0
         same = map(raw.startswith, self.messages, layout.starts)
         shared = next(compress(count(), map(not_, same)), len(self.messages))
-        gap, size = layout.gap, len(layout.gap)
-        between = (raw.startswith(gap, start - size) for start in layout.starts[1:shared])
+        places = map(sub, layout.starts[1:shared], repeat(len(layout.gap)))
+        between = map(raw.startswith, repeat(layout.gap), places)
         return next(compress(count(1), map(not_, between)), shared)
 
 

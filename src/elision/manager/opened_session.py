@@ -131,9 +131,9 @@ class OpenedSession:
 
     async def end_work_async(self) -> None:
         """Do as `end_work`, off the event loop where it waits."""
-        if self.calls.think_time.is_under_way:
+        if not self.calls.think_time.try_finish():
             await run_off_loop(self.calls.think_time.finish)
-        self.end_work()
+        self.calls.record_reports()
 
     def find_branch(self) -> SessionBranch:
         """Return the present branch, or the stored one that changed last. Raises UnknownHandle, StoreError."""

@@ -6,6 +6,7 @@ fits, a second writer, and messages that are none.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import traceback
@@ -25,6 +26,7 @@ from elision.manager.context_view import AdmissionCheck, ContextView, SessionSta
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
+from elision.manager.offload import INLINE_BYTES
 from elision.manager.outgoing_request import (
     IncomingRequest,
     OutgoingRequest,
@@ -329,7 +331,14 @@ class PreparedCalls:
         # The user's extractors are called by calls alone, in the thread of each.
         is_known = branch is not None and branch.log.policy.decides and branch.log.state.turns
         if branch is not None and is_known and not self.options.advanced.extractors:
-            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner))
+            # Beside an event loop, a thread would want the interpreter just when the loop sends the request.
+            loop = None
+            policy = branch.log.policy
+            if not self._collectors and policy.trigger is None:
+                loop = asyncio._get_running_loop()
+            if loop is not None and policy.candidates.count_ahead_characters(branch.log.state) > INLINE_BYTES:
+                loop = None
+            self.think_time.begin(report, _look_ahead(branch.log, self._summary_runner), loop)
         elif self._collectors:
             self.think_time.begin(report, iter(()))
         else:

@@ -184,7 +184,10 @@ def _list_names(tools: Any) -> Iterator[str]:
     """
     for tool in list_tools(tools):
         definition = _to_mapping(tool)
-        yield text_in(definition.get("name")) or text_in(_to_mapping(definition.get("function")).get("name"))
+        name = definition.get("name")
+        if not name or not isinstance(name, str):
+            name = text_in(_to_mapping(definition.get("function")).get("name"))
+        yield name
         for field in NESTED_TOOL_FIELDS:
             nested = definition.get(field)
             if isinstance(nested, list):

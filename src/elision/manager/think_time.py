@@ -4,10 +4,13 @@
 
 One thread of the process does it, for all sessions. A call that comes before the thread has begun does the report
 itself and takes no pieces: it has lost nothing. A call that comes meanwhile waits for one piece, about a millisecond.
+Beside an event loop small work begins a moment later: the thread would want the interpreter just when the loop sends
+the request.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
 import os
@@ -22,6 +25,8 @@ from elision.manager.offload import get_think_executor
 _T = TypeVar("_T")
 _log: Final = logging.getLogger("elision.manager")
 
+#: Seconds until small work begins beside an event loop. No model answers earlier, and the request has left by then.
+START_SECONDS: Final = 0.1
 #: Held while a piece is done, or a deferred value is computed, and while the process forks: a child never gets a
 #: session with half of it done. Two, so that a value waits for no piece; neither is held while listeners are called.
 _piece_lock = threading.RLock()
@@ -71,11 +76,22 @@ class ThinkTime:
     def __init__(self) -> None:
         self._job: _Job | None = None
 
-    def begin(self, report: Callable[[], None], pieces: Iterator[None]) -> None:
-        """Have `report` called once, and then `pieces` advanced to their end, as far as there is time."""
+    def begin(
+        self,
+        report: Callable[[], None],
+        pieces: Iterator[None],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        """Have `report` called once, and then `pieces` advanced to their end, as far as there is time.
+
+        loop: in which it begins a moment later, for small work: a call that comes before that loses little.
+        """
         self.finish()
-        self._job = _Job(report, pieces, weakref.ref(self))
-        self._job.start()
+        job = self._job = _Job(report, pieces, weakref.ref(self))
+        if loop is None:
+            job.start()
+        else:
+            loop.call_later(START_SECONDS, job.start)
 
     def hold(self, report: Callable[[], None]) -> None:
         """Have `report` called by `finish`, where it is not worth a thread."""
@@ -94,6 +110,14 @@ class ThinkTime:
             job.finish()
             self._job = None
 
+    def try_finish(self) -> bool:
+        """Do as `finish` where the thread has not begun; return whether nothing is done any more."""
+        future = self._job.future if self._job is not None else None
+        if future is not None and not future.done() and not future.cancel():
+            return False
+        self.finish()
+        return True
+
 
 class _Job:
     def __init__(self, report: Callable[[], None], pieces: Iterator[None], owner: weakref.ref[ThinkTime]) -> None:
@@ -101,18 +125,20 @@ class _Job:
         self._pieces = pieces
         self._owner = owner
         self._process = os.getpid()
-        self._future: Future[None] | None = None
+        self.future: Future[None] | None = None
         self._thread = 0
         self._is_over = False
 
     @property
     def is_under_way(self) -> bool:
-        return self._future is not None and not self._future.done()
+        return self.future is not None and not self.future.done()
 
     def start(self) -> None:
+        if self._is_over:
+            return
         context = contextvars.copy_context()
         try:
-            self._future = get_think_executor().submit(context.run, self._work)
+            self.future = get_think_executor().submit(context.run, self._work)
         except RuntimeError:
             # The interpreter is ending: no thread begins any more.
             self._make_report()
@@ -124,11 +150,13 @@ class _Job:
             return
         if self._thread == threading.get_ident():
             return
-        if self._future is None or self._future.cancel():
+        if self.future is None or self.future.cancel():
+            # The event loop may have the job for a while.
+            self._pieces = iter(())
             self._make_report()
         else:
             # What was raised in the thread is no failure of this call.
-            self._future.exception()
+            self.future.exception()
 
     def _work(self) -> None:
         self._thread = threading.get_ident()

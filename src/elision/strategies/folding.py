@@ -203,11 +203,7 @@ class Folding:
 
     def _describe_call(self, state: State, source: Key, key: Key) -> str:
         """Return which call gave `source`, so that no other call before result `key` is meant."""
-        for turn in state.turns[self._described_turns : -1]:
-            for each, call in self._describe_turn(turn).items():
-                self._calls[each] = call
-                self._alike.setdefault(call, []).append(each)
-        self._described_turns = max(self._described_turns, len(state.turns) - 1)
+        self._learn_calls(state)
         beside: dict[Key, str] = {}
         if key[0] == len(state.turns) and key[1] > 1:
             # Only what precedes `key` in its turn can be meant.
@@ -218,6 +214,14 @@ class Folding:
         if before < 2:
             return call
         return count_back(call, before - 1 - bisect_left(alike, source))
+
+    def _learn_calls(self, state: State) -> None:
+        """Take note of the calls of all turns but the newest, which may be replaced."""
+        for turn in state.turns[self._described_turns : -1]:
+            for each, call in self._describe_turn(turn).items():
+                self._calls[each] = call
+                self._alike.setdefault(call, []).append(each)
+        self._described_turns = max(self._described_turns, len(state.turns) - 1)
 
     def _describe_turn(self, turn: Turn) -> dict[Key, str]:
         """Return what references say of the calls of `turn`. It is kept of the turn that was asked for last."""
@@ -236,6 +240,7 @@ class Folding:
             yield
         if self._described_turns and state.turns:
             # References were written, and more may be.
+            self._learn_calls(state)
             self._describe_turn(state.turns[-1])
             yield
 

@@ -257,6 +257,15 @@ class MaskCandidates:
         if self.waiting.pop(key, None) is not None:
             self._ledger.set_mask_tokens(key, None)
 
+    def count_ahead_characters(self, state: State) -> int:
+        """Return about how many characters `look_ahead` reads."""
+        due = self._due_keys.get(len(state.turns) + 2, ())
+        read = [state.find_observation(key) for key in due if self._may_become_candidate(state, key)]
+        if read and self.placeholders.writes_gists:
+            for turn in state.turns[self._identified_turns :]:
+                read += turn.observations
+        return sum(len(observation.text) for observation in read)
+
     def look_ahead(self, state: State) -> Iterator[None]:
         """Write the placeholders that the next call needs, one a step, with what is known by now.
 

@@ -59,14 +59,10 @@ class TokenScale:
     @property
     def rate(self) -> float:
         """Return billed tokens per counted token of what is added to a prompt or left out of it."""
-        if not self._is_grown:
+        # Before prompts have grown by enough, their growth says little.
+        if self._grown_counted < GROWN_TOKENS:
             return self.expected_rate
         return min(max(self._grown_billed / self._grown_counted, LEAST_RATE), MOST_RATE)
-
-    @property
-    def _is_grown(self) -> bool:
-        """Whether prompts grew by enough to say how the provider counts."""
-        return self._grown_counted >= GROWN_TOKENS
 
     def convert_part(self, tokens: int) -> int:
         """Return how many tokens the provider would count for a part of a prompt that has `tokens` by our count."""
@@ -79,7 +75,7 @@ class TokenScale:
         if shorter <= 0:
             return along_growth
         in_proportion = round(tokens * self.billed_tokens / self.counted_tokens)
-        if self._is_grown:
+        if self._grown_counted >= GROWN_TOKENS:
             return max(along_growth, in_proportion)
         return in_proportion
 
@@ -89,7 +85,7 @@ class TokenScale:
             return self.counted_tokens + int((tokens - self.billed_tokens) / self.rate)
         along_growth = self.counted_tokens - int((self.billed_tokens - tokens) / self.rate)
         in_proportion = tokens * self.counted_tokens // self.billed_tokens
-        if self._is_grown:
+        if self._grown_counted >= GROWN_TOKENS:
             return min(along_growth, in_proportion)
         return in_proportion
 
