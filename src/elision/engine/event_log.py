@@ -235,7 +235,11 @@ class Log:
         self.policy.add_turn(self.state, turn)
         if self.newest_call is None:
             return
-        self._money.add_answer(turn, self._reported_output, may_recall=self._can_recall)
+        output = self._reported_output or (turn.usage.output if turn.usage is not None else 0)
+        if not output:
+            # It was counted when the turn became segments.
+            output = self.state.raw_track.segments[self.state.raw_turn_places[-1]].tokens
+        self._money.add_answer(turn, output, may_recall=self._can_recall)
         self._reported_output = 0
         if turn.usage is not None:
             self._fold_cache_writes(turn.usage, self.newest_call)

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from msgspec.structs import replace as replace_view
+
 from elision.engine.provider_reports import ProviderReports
 from elision.trajectory.cache import AS_FORESEEN, CacheFinding
 from elision.trajectory.events import Breakpoints, PassDecided, RequestSent
@@ -89,15 +91,15 @@ def mark_view(view: View, terms: CallTerms, state: State, reports: ProviderRepor
     """Return the view with the breakpoints of its request, and how long their cache entries live."""
     has_ours = terms.breakpoints == "always" or (terms.breakpoints == "gaps" and state.is_edited)
     if terms.no_cache_marks and not has_ours:
-        return replace(view, marks=())
+        return replace_view(view, marks=())
     turn = reports.find_hour_turn(terms.hour_turn)
     if turn is None:
         return view
     if turn >= len(state.turns):
-        return replace(view, hour_length=view.length)
+        return replace_view(view, hour_length=view.length)
     # Turns ascend along a track; head and summary, whose turn is 0, come first.
     length = bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
-    return replace(view, hour_length=length)
+    return replace_view(view, hour_length=length)
 
 
 def writes_for_an_hour(terms: CallTerms, state: State, reports: ProviderReports) -> bool:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
@@ -23,8 +25,7 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedCall:
+class ReplayedCall(msgspec.Struct, frozen=True):
     """One call of a replay. usd: this call with output and summarizer. ratio: our bill so far / sending everything.
 
     raw_tokens, raw_cached, raw_usd: of sending everything: the prompt, what of it is read from the cache, all calls so

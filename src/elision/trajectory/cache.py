@@ -66,6 +66,9 @@ class _ModelCache:
     hours: set[int] = field(default_factory=set)
     used_at: float | None = None
 
+    def copy(self) -> _ModelCache:
+        return _ModelCache(self.view, dict(self.entries), list(self.places), set(self.hours), self.used_at)
+
     def add_entry(self, place: int, now: float | None, *, hour: bool) -> None:
         if place not in self.entries:
             insort(self.places, place)
@@ -109,6 +112,13 @@ class PromptCache:
         self.warm_tokens = warm
         self._caches: dict[str, _ModelCache] = {}
         self._newest: View | None = None
+
+    def copy(self) -> PromptCache:
+        """Return a cache that holds the same, and from here on has requests of its own."""
+        copied = PromptCache(self.rules, self.warm_tokens)
+        copied._caches = {model: memory.copy() for model, memory in self._caches.items()}
+        copied._newest = self._newest
+        return copied
 
     def _is_alive(self, memory: _ModelCache, place: int, now: float | None) -> bool:
         """Whether there is an entry at `place`, by its own lifetime."""
