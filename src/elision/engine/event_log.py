@@ -16,6 +16,7 @@ from elision.errors import BudgetError, SpecError
 from elision.strategies.budget import apply_learned_window
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
+from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.strategy import Strategy
 from elision.summarizers.circuit_breaker import CircuitBreaker
 from elision.summarizers.summary_acceptance import MODEL_FREE
@@ -46,7 +47,8 @@ class LogSetup:
 
     prices: at which the run is billed. sizer: counts tokens, exact o200k if None; the log counts on the scale of the
     prices. extractors: describe observations in placeholders; the strategy's own if they are the built-in ones.
-    redaction: which secrets are kept out of summaries, placeholders and reasons.
+    redaction: which secrets are kept out of summaries, placeholders and reasons. texts: the placeholders of other logs
+    with the same turns, see `MaskCandidates.share_texts`.
     """
 
     strategy: Strategy
@@ -54,6 +56,7 @@ class LogSetup:
     sizer: Sizer | None = None
     extractors: Extractors = BUILT_IN
     redaction: Redaction = DEFAULT
+    texts: PlaceholderTexts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Log:
         placeholders = strategy.placeholders
         extractors = placeholders.extractors if setup.extractors is BUILT_IN else setup.extractors
         self.policy = strategy.start_policy(replace(placeholders, extractors=extractors, redaction=setup.redaction))
+        if setup.texts is not None:
+            self.policy.candidates.share_texts(setup.texts)
         self.events: list[Event] = []
         self.state = State(self.sizer)
         self.reports = ProviderReports()

@@ -15,6 +15,7 @@ from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, 
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
+from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
 from elision.telemetry.notebook_display import draw_value
@@ -105,6 +106,7 @@ def replay_run(
     sent: SentRun = UNKNOWN_SENT,
     is_cut: bool = False,
     lasts_hour: Callable[[float | None], bool] | None = None,
+    texts: PlaceholderTexts | None = None,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
@@ -113,8 +115,9 @@ def replay_run(
     results itself, so that there are no summaries, and folds stay. sent: how the run was sent. is_cut: whether its
     agent condenses its history here too; then `raw` is the bill of what it sent, and that of the calls that wrote its
     summaries belongs to all. lasts_hour: asked with the time of each call whether what it writes shall live an hour.
+    texts: the placeholders of the run, where it is replayed under several strategies; those that are new are added.
     """
-    session = Log.fold((), LogSetup(strategy, prices, sizer))
+    session = Log.fold((), LogSetup(strategy, prices, sizer, texts=texts))
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
     summarizer = summarizer or model_free_summarizer(session.sizer)
