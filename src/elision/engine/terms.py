@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from msgspec.structs import replace as replace_view
+import msgspec
+from msgspec.structs import replace
 
 from elision.engine.provider_reports import ProviderReports
 from elision.trajectory.cache import AS_FORESEEN, CacheFinding
@@ -15,8 +15,7 @@ from elision.trajectory.state import State
 from elision.trajectory.view import View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTerms:
+class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one call. They are an argument of the pass, and no log keeps them but for what a replay needs.
 
     No field has a default: whoever makes terms says all of them. Prices and budget are none of them, since they follow
@@ -91,15 +90,15 @@ def mark_view(view: View, terms: CallTerms, state: State, reports: ProviderRepor
     """Return the view with the breakpoints of its request, and how long their cache entries live."""
     has_ours = terms.breakpoints == "always" or (terms.breakpoints == "gaps" and state.is_edited)
     if terms.no_cache_marks and not has_ours:
-        return replace_view(view, marks=())
+        return replace(view, marks=())
     turn = reports.find_hour_turn(terms.hour_turn)
     if turn is None:
         return view
     if turn >= len(state.turns):
-        return replace_view(view, hour_length=view.length)
+        return replace(view, hour_length=view.length)
     # Turns ascend along a track; head and summary, whose turn is 0, come first.
     length = bisect_right(view.track.segments, turn, hi=view.length, key=attrgetter("turn"))
-    return replace_view(view, hour_length=length)
+    return replace(view, hour_length=length)
 
 
 def writes_for_an_hour(terms: CallTerms, state: State, reports: ProviderReports) -> bool:

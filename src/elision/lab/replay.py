@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
