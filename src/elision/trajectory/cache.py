@@ -169,8 +169,12 @@ class PromptCache:
             if self.rules.look_back:
                 return self._find_searched_place(memory, common, view)
             return min(common, memory.view.length)
-        anchors = {common, *(mark for mark in view.marks if mark < common)}
-        return max((self._find_readable_place(memory, view, anchor, now) for anchor in anchors), default=0)
+        reach = 0
+        for anchor in (common, *(mark for mark in reversed(view.marks) if mark < common)):
+            # An earlier one finds nothing that is longer.
+            if anchor > reach:
+                reach = max(reach, self._find_readable_place(memory, view, anchor, now))
+        return reach
 
     def _find_searched_place(self, memory: _ModelCache, common: int, view: View) -> int:
         """Return the longest entry among the places where a request of `view` looks for one; 0 for none."""

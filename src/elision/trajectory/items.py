@@ -11,7 +11,7 @@ import re
 import string
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import chain
+from itertools import chain, filterfalse
 from operator import itemgetter
 from threading import Lock
 from typing import Final
@@ -263,7 +263,7 @@ class _WordCache(dict[str, tuple[str, ...]]):
 
         One expression finds them in all of the words, in less than half the time that each takes alone.
         """
-        new = [word for word in words if word not in self]
+        new = list(filterfalse(self.__contains__, words))
         if len(self) + len(new) > _WORDS_KEPT:
             self.clear()
         self.update({word: (word,) for word in _IDENTIFIERS.findall("\n".join(new))})
