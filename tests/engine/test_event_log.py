@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -501,7 +502,7 @@ def test_tools_withheld_enter_later() -> None:
     session = offering("masking(window=1, schedule=every-turn)", "first")
     for number in range(1, 5):
         session.add_turn(step(number, long_text(number * 40, lines=60)))
-        run_pass(decide(session, replace(make_plain_terms(), recall_blocked=True)), write_brief_summary)
+        run_pass(decide(session, msgspec.structs.replace(make_plain_terms(), recall_blocked=True)), write_brief_summary)
     assert not session.state.has_recall_tools
     assert session.state.hidden
     session.add_turn(step(5, "ok"))
@@ -608,6 +609,6 @@ def test_nothing_before_bound_thinking_is_hidden(bound: int) -> None:
     session = begin_session("masking(window=1, schedule=every-turn, fold=false)")
     for item in steps(6):
         session.add_turn(item)
-    run_pass(decide(session, replace(make_plain_terms(), editable_from=bound)), write_brief_summary)
+    run_pass(decide(session, msgspec.structs.replace(make_plain_terms(), editable_from=bound)), write_brief_summary)
     assert session.newest_call is not None
     assert sorted(mask.key[0] for mask in session.newest_call.decided.masks) == list(range(bound, 6))

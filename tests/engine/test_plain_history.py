@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from elision.engine.plain_history import PlainHistory, count_plain_answer
 from elision.testing.builders import call, head, long_text, result, step, turn, user

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import MISSING, fields
 from pathlib import Path
 
 import pytest
+from msgspec import NODEFAULT
+from msgspec.structs import fields
 
 import elision.engine.terms
 from elision.engine import CallTerms, make_plain_terms
@@ -19,7 +20,7 @@ NAMES = [field.name for field in fields(CallTerms)]
 
 def test_no_field_has_a_default() -> None:
     """A default is what a rebuilt session forgets."""
-    assert all(field.default is MISSING and field.default_factory is MISSING for field in fields(CallTerms))
+    assert all(field.default is NODEFAULT and field.default_factory is NODEFAULT for field in fields(CallTerms))
 
 
 def test_terms_that_leave_a_field_out_do_not_type_check(tmp_path: Path) -> None:

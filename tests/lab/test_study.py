@@ -77,6 +77,21 @@ def test_what_is_folded_is_counted_once() -> None:
     assert FOLDED not in [column.heading for column in select_columns(_study(SWE_AGENT, specs=("raw",)))]
 
 
+def test_a_strategy_costs_the_same_beside_others() -> None:
+    """Strategies that write the same placeholders at a call share them, and nothing follows from that."""
+    specs = ("masking", "hybrid", "masking(gist=20)", "masking(window=5)", "masking(handles=false)")
+    settings = {
+        each: StudySettings(prices=find_price_set("anthropic"), candidates=parse_candidates(own), hindsight=False)
+        for each, own in [("all", specs), *((spec, (spec,)) for spec in specs)]
+    }
+    together = run_study(load_runs([SWE_AGENT]), settings["all"])
+    for spec in specs:
+        alone = run_study(load_runs([SWE_AGENT]), settings[spec])
+        (label,) = (each.label for each in settings[spec].candidates)
+        assert alone.rows[-1].masked > 0
+        assert [alone.rows[-1]] == [row for row in together.rows if row.strategy == label]
+
+
 def test_raw_costs_raw(one: Study) -> None:
     """The strategy `raw` is billed what every other row calls raw."""
     raw = one.of("raw")[0]

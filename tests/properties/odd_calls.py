@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import Any
 
 from msgspec.structs import replace as change
@@ -39,9 +38,9 @@ EDITABLE = 4
 
 def make_odd_call(log: Log, turn: Turn, now: float | None, model: str, beside: str) -> tuple[Log, View]:
     """Make the call before `turn`, add the turn, and do what `beside` says. Return the log, and the view as sent."""
-    terms = replace(make_plain_terms(now, model), is_strict=False, **TERMS.get(beside, {}))
+    terms = change(make_plain_terms(now, model), is_strict=False, **TERMS.get(beside, {}))
     if beside == "bound":
-        terms = replace(terms, editable_from=max(1, len(log.state.turns) + 1 - EDITABLE))
+        terms = change(terms, editable_from=max(1, len(log.state.turns) + 1 - EDITABLE))
     _prepare(log, terms, beside)
     newest = log.newest_call
     assert newest is not None
@@ -73,7 +72,7 @@ def _prepare(log: Log, terms: CallTerms, beside: str) -> None:
             steps.close()
         case "no view fits":
             try:
-                run_pass(decide(log, replace(terms, is_strict=True)), summarize)
+                run_pass(decide(log, change(terms, is_strict=True)), summarize)
             except BudgetError:
                 pass
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -55,7 +54,7 @@ def play(log: Log, turn: Turn, now: float | None, model: str, beside: str) -> Lo
     """One call, its turn, and what happens beside them."""
     terms = make_plain_terms(now, model)
     if beside == "shadow terms":
-        terms = replace(terms, no_cache_marks=True, breakpoints="always", hour_turn=0, hides_all=True)
+        terms = msgspec.structs.replace(terms, no_cache_marks=True, breakpoints="always", hour_turn=0, hides_all=True)
     if beside == "held":
         hold_view(log, "the store is gone", terms)
     else:

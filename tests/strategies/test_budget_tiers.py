@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -475,7 +476,9 @@ def prepare_bound(
     session = begin_session(strategy, PLAIN)
     for item in [*steps(number), *([newest] if newest else [])]:
         session.add_turn(item)
-    terms = replace(make_plain_terms(), editable_from=editable_from, may_summarize=summaries, is_strict=strict)
+    terms = msgspec.structs.replace(
+        make_plain_terms(), editable_from=editable_from, may_summarize=summaries, is_strict=strict
+    )
     run_pass(decide(session, terms), write_brief_summary)
     return session
 
@@ -549,7 +552,9 @@ def test_no_budget_makes_an_edit_before_bound_thinking(
     for item in steps(number):
         session.add_turn(item)
     first = min(first, number)
-    terms = replace(make_plain_terms(), editable_from=first, may_summarize=may_summarize, is_strict=False)
+    terms = msgspec.structs.replace(
+        make_plain_terms(), editable_from=first, may_summarize=may_summarize, is_strict=False
+    )
     with contextlib.suppress(BudgetError):
         run_pass(decide(session, terms), refuses if refused else write_brief_summary)
     assert min(edited_turns(session), default=first) >= first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from elision.engine import make_plain_terms
 from elision.strategies.decision_context import DecisionContext

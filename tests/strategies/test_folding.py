@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
@@ -218,7 +216,7 @@ def test_terms_say_what_may_be_folded() -> None:
         log = begin_session("raw(fold=true)")
         for each in turns:
             log.add_turn(each)
-        run_pass(decide(log, replace(make_plain_terms(), **changes)), write_brief_summary)
+        run_pass(decide(log, msgspec.structs.replace(make_plain_terms(), **changes)), write_brief_summary)
         assert list(log.state.folded) == expected
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
@@ -223,7 +224,7 @@ def test_a_failed_summary_above_hard() -> None:
 def test_no_summary_can_be_sent() -> None:
     """Where the provider keeps messages whole, only masking is left."""
     session = begin_session(never_acting(HARD.format(more="")))
-    terms = replace(make_plain_terms(), may_summarize=False)
+    terms = msgspec.structs.replace(make_plain_terms(), may_summarize=False)
     for item in steps(40):
         run_pass(decide(session, terms), write_brief_summary)
         session.add_turn(item)
@@ -241,7 +242,7 @@ def test_a_refused_summary_edits_nothing_before_bound_thinking(editable_from: in
         raise SummaryError("no")
 
     session = begin_session(never_acting(HARD.format(more=", summarize_min_turns=1")))
-    terms = replace(make_plain_terms(), editable_from=editable_from)
+    terms = msgspec.structs.replace(make_plain_terms(), editable_from=editable_from)
     for item in steps(30):
         run_pass(decide(session, terms), refuse)
         session.add_turn(item)
@@ -256,7 +257,7 @@ def test_a_background_summary_that_leaves_newer_thinking_is_refused() -> None:
     session = begin_session(never_acting(HARD.format(more=", summarize_min_turns=1")))
     for item in steps(20):
         session.add_turn(item)
-    terms = replace(make_plain_terms(), editable_from=9)
+    terms = msgspec.structs.replace(make_plain_terms(), editable_from=9)
     run_pass(decide(session, terms), lambda _: SummaryResult(text="Turns were done.", covers=8))
     assert not list_summaries(session)
     (failed,) = (event for event in session.events if isinstance(event, SummaryFailed))

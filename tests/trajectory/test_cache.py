@@ -66,6 +66,18 @@ def test_unknown_times_are_not_gaps() -> None:
     assert cache.record_request(view(track), 1_000_010.0) == 50
 
 
+@pytest.mark.parametrize("rules", [PREFIX, MARKED])
+def test_a_copy_holds_the_same_and_has_requests_of_its_own(rules: CacheRules) -> None:
+    """What is sent to one is not in the other."""
+    cache, track = PromptCache(rules), grown(Track(), 5)
+    cache.record_request(view(track), 0.0)
+    copied, longer = cache.copy(), grown(track.fork(5), 2)
+    assert copied.record_request(view(longer), 1.0) == 50
+    assert copied.record_request(view(longer), 2.0) == 70
+    assert cache.count_cached(view(longer), 2.0) == 50
+    assert cache.record_request(view(track), 3.0) == 50
+
+
 def test_looking_changes_nothing() -> None:
     """`count_cached` says what a request would read, and sends nothing."""
     cache, track = PromptCache(PREFIX), grown(Track(), 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gc
 import random
+import re
 import tracemalloc
 import weakref
 
@@ -13,8 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elision.trajectory.items as module
-from elision.trajectory.items import CHARACTERS_KEPT, LONGEST_ITEM, ItemCache, find_items, find_items_by_line
+from elision.trajectory.items import (
+    CHARACTERS_KEPT,
+    LONGEST_ITEM,
+    ItemCache,
+    find_items,
+    find_items_by_line,
+    find_items_uncached,
+)
 from tests.work import assert_linear
+
+#: How a name can look that is an item in code.
+_SHAPE = re.compile(r"[a-z][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|\A_\w|[A-Za-z]\d|\d[A-Za-z]")
+
+
+@given(st.lists(st.text("aAbZ_19", min_size=1, max_size=9).filter(str.isidentifier)), st.integers(0, LONGEST_ITEM))
+def test_identifiers_of_a_text_are_found_together(names: list[str], more: int) -> None:
+    """As each is by its own: three characters or more, not too long, and of a shape that no plain word has."""
+    names += [name + "x" * more for name in names]
+    module._WORD_CACHE.clear()
+    expected = {name for name in names if 3 <= len(name) <= LONGEST_ITEM and _SHAPE.search(name)}
+    assert set(find_items_uncached(" ".join(names))) == expected
 
 
 @pytest.mark.parametrize(

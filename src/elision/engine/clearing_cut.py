@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from elision.strategies.budget_tiers import fits_budget
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
@@ -55,7 +57,7 @@ def _fits_with_clips(policy: Policy, state: State, context: DecisionContext, pla
     """Return whether the view fits its budget once `plan` is done, its clips too."""
     if context.view_limit is not None:
         clipped = sum(state.find_segment(clip.key).tokens - state.sizer.count_text(clip.text) for clip in plan.clips)
-        context = replace(context, view_limit=context.view_limit + clipped)
+        context = msgspec.structs.replace(context, view_limit=context.view_limit + clipped)
     return fits_budget(policy, state, context, plan)
 
 

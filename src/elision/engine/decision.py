@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+import msgspec
+
 from elision.engine.clearing_cut import limit_clearing
 from elision.engine.event_log import Log
 from elision.engine.failed_attempts import describe_failure
@@ -127,7 +129,7 @@ class _Pass:
             plan = replace(plan, summarize_to=0, masks=self.policy.candidates.make_masks_after(0))
         if self.terms.editable_from > 1:
             # Only from here on: a fold asks the policy again, and does not know what could be edited then.
-            self.context = replace(self.context, editable_from=self.terms.editable_from)
+            self.context = msgspec.structs.replace(self.context, editable_from=self.terms.editable_from)
             plan = self._defer_bound_edits(plan)
         return plan
 

@@ -16,6 +16,7 @@ from elision.errors import BudgetError, SpecError
 from elision.strategies.budget import apply_learned_window
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
+from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.strategy import Strategy
 from elision.summarizers.circuit_breaker import CircuitBreaker
 from elision.summarizers.summary_acceptance import MODEL_FREE
@@ -46,7 +47,8 @@ class LogSetup:
 
     prices: at which the run is billed. sizer: counts tokens, exact o200k if None; the log counts on the scale of the
     prices. extractors: describe observations in placeholders; the strategy's own if they are the built-in ones.
-    redaction: which secrets are kept out of summaries, placeholders and reasons.
+    redaction: which secrets are kept out of summaries, placeholders and reasons. texts: the placeholders of other logs
+    with the same turns, see `MaskCandidates.share_texts`.
     """
 
     strategy: Strategy
@@ -54,6 +56,7 @@ class LogSetup:
     sizer: Sizer | None = None
     extractors: Extractors = BUILT_IN
     redaction: Redaction = DEFAULT
+    texts: PlaceholderTexts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Log:
         placeholders = strategy.placeholders
         extractors = placeholders.extractors if setup.extractors is BUILT_IN else setup.extractors
         self.policy = strategy.start_policy(replace(placeholders, extractors=extractors, redaction=setup.redaction))
+        if setup.texts is not None:
+            self.policy.candidates.share_texts(setup.texts)
         self.events: list[Event] = []
         self.state = State(self.sizer)
         self.reports = ProviderReports()
@@ -236,7 +241,11 @@ class Log:
             self.policy.add_turn(self.state, turn)
         if self.newest_call is None:
             return
-        self._money.add_answer(turn, self._reported_output, may_recall=self._can_recall)
+        output = self._reported_output or (turn.usage.output if turn.usage is not None else 0)
+        if not output:
+            # It was counted when the turn became segments.
+            output = self.state.raw_track.segments[self.state.raw_turn_places[-1]].tokens
+        self._money.add_answer(turn, output, may_recall=self._can_recall)
         self._reported_output = 0
         if turn.usage is not None and turn.usage.cache_write:
             self._fold_cache_writes(turn.usage, self.newest_call)

@@ -15,9 +15,8 @@ and we do, part of the difference is caching and not hiding: `caching_usd` is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
-from msgspec.structs import replace as replace_usage
+import msgspec
+from msgspec.structs import replace
 
 from elision.engine.plain_history import PlainHistory, count_plain_answer, has_only_recalls
 from elision.engine.terms import CallTerms
@@ -32,8 +31,7 @@ from elision.trajectory.usage import Usage
 from elision.trajectory.view import View
 
 
-@dataclass(frozen=True, slots=True)
-class CallResult:
+class CallResult(msgspec.Struct, frozen=True):
     """What the newest pass did: its decision and its view.
 
     terms:           of the call.
@@ -62,8 +60,7 @@ class CallResult:
         return self.terms.model
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedPrompt:
+class CountedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt by our count, in tokens.
 
     cached_tokens: read from the cache. has_breakpoints: whether the prompt has cache breakpoints.
@@ -98,16 +95,15 @@ class CountedPrompt:
         return prices.bill_call(tokens, min(cached, tokens), hour=round(self.hour_tokens * share))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallBills:
+class CallBills(msgspec.Struct, frozen=True, kw_only=True):
     """The prompt side of one call.
 
     ours: as it was sent. raw: had nothing ever been hidden, as the client would have sent it.
     caching_usd: USD by which `raw` would cost less with the cache breakpoints of ours.
     """
 
-    ours: Bill = field(default_factory=Bill)
-    raw: Bill = field(default_factory=Bill)
+    ours: Bill = Bill()
+    raw: Bill = Bill()
     caching_usd: float = 0.0
 
     def __add__(self, other: CallBills) -> CallBills:
@@ -116,8 +112,7 @@ class CallBills:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountedCall:
+class CountedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call.
 
     number:    of the call; one that is made again has the same.
@@ -145,9 +140,8 @@ class CountedCall:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """The answer to the newest call. output: its tokens as they were reported; 0 if they were not.
+class _Answer(msgspec.Struct, frozen=True):
+    """The answer to the newest call. output: its tokens, as reported or by our count.
 
     may_recall: whether what it recalls is there only with us.
     """
@@ -157,8 +151,7 @@ class _Answer:
     may_recall: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True):
     """A call that was sent. head: of the client, where recalls are there only with us; else None.
 
     answered: the newest turn in it. is_shadow: whether the request is sent unchanged.
@@ -200,7 +193,8 @@ class Money:
         self._scale = scale
         self._sizer = sizer
         self._raw_cache = PromptCache(prices.cache, warm_tokens)
-        self._plain_cache = PromptCache(prices.cache, warm_tokens)
+        #: Of what would be sent without us; None as long as that is the raw prompt, and so in the same cache.
+        self._plain_cache: PromptCache | None = None
         self._plain_history = PlainHistory(sizer)
         #: What happened since the bills were asked for: nobody waits for them while a call is prepared.
         self._waiting: list[_Answer | _Request] = []
@@ -229,7 +223,7 @@ class Money:
         self._waiting.append(_Request(call, head, answered, is_shadow))
 
     def add_answer(self, turn: Turn, output: int, *, may_recall: bool) -> None:
-        """Add the answer to the newest call. output: its tokens as reported; 0 if they were not.
+        """Add the answer to the newest call. output: its tokens, as reported or by our count.
 
         may_recall: whether what it recalls is there only with us.
         """
@@ -258,7 +252,8 @@ class Money:
         """
         self.settle()
         for cache in (self.cache, self._raw_cache, self._plain_cache):
-            cache.lengthen_lifetime(model)
+            if cache is not None:
+                cache.lengthen_lifetime(model)
         ours = self._newest_counted.with_hour_writes().bill_at(self._prices)
         raw = self._newest_raw.with_hour_writes().bill_at(self._prices)
         self.prompts = self.prompts - self.newest_prompt + ours
@@ -282,7 +277,7 @@ class Money:
 
     def _bill_answer(self, answer: _Answer) -> None:
         """Bill an answer to our prompt, and the same to the raw one: they may be in different price tiers."""
-        output = answer.output or count_output_tokens(answer.turn, self._sizer)
+        output = answer.output
         plain = count_plain_answer(answer.turn, output, self._sizer) if answer.may_recall else output
         prompt, raw_prompt = self.count_newest()
         price = self._prices.find_rates(prompt).output
@@ -295,20 +290,23 @@ class Money:
         call = request.call
         terms = call.terms
         now, model, finding = terms.now, terms.model, terms.finding
+        if request.head is not None and self._plain_cache is None:
+            self._plain_cache = self._raw_cache.copy()
         raw = count_prompt(call.raw_view, self._raw_cache.record_request(call.raw_view, now, model, finding=finding))
         self._newest_raw = raw
         self.newest_raw_prompt = raw.bill_at(self._prices)
         self.raw_prompts += self.newest_raw_prompt
         # What people are shown as the bill without us.
-        plain, cached = call.raw_view, 0
+        plain, counted_plain = call.raw_view, raw
         is_extra = False
         if request.head is not None:
             plain = self._plain_history.follow(call.raw_view, request.head)
             answered = request.answered
             # Such a request does nothing but return what was recalled.
             is_extra = answered is not None and has_only_recalls(answered) and not answered.interjections
-        if not is_extra:
-            cached = self._plain_cache.record_request(plain, now, model, finding=finding)
+        if self._plain_cache is not None:
+            cached = 0 if is_extra else self._plain_cache.record_request(plain, now, model, finding=finding)
+            counted_plain = count_prompt(plain, cached)
         read = self.cache.record_request(call.view, now, model, anew=call.begins_anew, finding=finding)
         ours = self._newest_counted = count_prompt(call.view, read)
         self.newest_prompt = ours.bill_at(self._prices)
@@ -318,7 +316,7 @@ class Money:
             CountedCall(
                 number=call.decided.call,
                 ours=ours,
-                raw=count_prompt(plain, cached),
+                raw=counted_plain,
                 has_client_marks=not terms.no_cache_marks,
                 is_shadow=request.is_shadow,
                 is_extra=is_extra,
@@ -436,7 +434,7 @@ class Money:
             cache_write=usage.cache_write,
             cache_read=usage.cache_read,
             cache_write_1h=usage.cache_write_1h,
-            usd=self._prices.cost_usage(replace_usage(usage, output=0)),
+            usd=self._prices.cost_usage(replace(usage, output=0)),
         )
 
 

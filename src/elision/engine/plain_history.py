@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.trajectory.recall_names import NESTED_TOOL_FIELDS, reads_handles
@@ -89,7 +88,7 @@ def _drop_recalls(turn: Turn) -> Turn:
     actions = tuple(action for action in turn.actions if not reads_handles(action.name))
     if len(actions) == len(turn.actions):
         return turn
-    return msgspec.structs.replace(turn, actions=actions, observations=())
+    return replace(turn, actions=actions, observations=())
 
 
 def _drop_recall_tools(tools: Sequence[Any]) -> Iterator[Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from operator import attrgetter
+
+import msgspec
+from msgspec.structs import replace
 
 from elision.engine.provider_reports import ProviderReports
 from elision.trajectory.cache import AS_FORESEEN, CacheFinding
@@ -13,8 +15,7 @@ from elision.trajectory.state import State
 from elision.trajectory.view import View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallTerms:
+class CallTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one call. They are an argument of the pass, and no log keeps them but for what a replay needs.
 
     No field has a default: whoever makes terms says all of them. Prices and budget are none of them, since they follow

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import MissingExtra, SummaryError
@@ -146,7 +148,8 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         raw.append(state.raw_track.tokens)
         finding = sent.find_cache(turn.index, is_cut=False)
         warm.append(max(session.money.cache.warm_tokens, finding.warm))
-        run_pass(decide(session, replace(make_plain_terms(now, model), finding=finding)), _refuse_summary)
+        terms = msgspec.structs.replace(make_plain_terms(now, model), finding=finding)
+        run_pass(decide(session, terms), _refuse_summary)
         newest = session.newest_call
         assert newest is not None
         session.add_turn(turn)

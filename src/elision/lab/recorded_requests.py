@@ -207,7 +207,8 @@ class _CountedConversation:
             return 0
         largest = max(newest, key=lambda segment: segment.tokens if segment.kind == "observation" else -1)
         clipped = min(excess, largest.tokens)
-        short = [replace(each, tokens=each.tokens - clipped) if each is largest else each for each in newest]
+        shorter = msgspec.structs.replace(largest, tokens=largest.tokens - clipped)
+        short = [shorter if each is largest else each for each in newest]
         self.sent = _replace_end(self.sent, self._newest_place, short)
         self.whole = _replace_end(self.whole, self.places[-1], short)
         return clipped
@@ -285,7 +286,7 @@ def _kept_tokens(usage: Usage, before: float) -> float:
 def _cut_view(view: View, share: float) -> View:
     """`view` with the leading segments that live an hour."""
     hour = view.length if share >= 1 else view.find_place(round(share * view.tokens))
-    return replace(view, hour_length=hour)
+    return msgspec.structs.replace(view, hour_length=hour)
 
 
 def _build_view(call: int, track: Track, fixed: int, length: int) -> View:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec.structs import replace
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
+from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest
 from elision.telemetry.notebook_display import draw_value
@@ -23,8 +27,7 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedCall:
+class ReplayedCall(msgspec.Struct, frozen=True):
     """One call of a replay. usd: this call with output and summarizer. ratio: our bill so far / sending everything.
 
     raw_tokens, raw_cached, raw_usd: of sending everything: the prompt, what of it is read from the cache, all calls so
@@ -104,6 +107,7 @@ def replay_run(
     sent: SentRun = UNKNOWN_SENT,
     is_cut: bool = False,
     lasts_hour: Callable[[float | None], bool] | None = None,
+    texts: PlaceholderTexts | None = None,
 ) -> Replay:
     """Run `trajectory` through the engine under `strategy`.
 
@@ -112,8 +116,9 @@ def replay_run(
     results itself, so that there are no summaries, and folds stay. sent: how the run was sent. is_cut: whether its
     agent condenses its history here too; then `raw` is the bill of what it sent, and that of the calls that wrote its
     summaries belongs to all. lasts_hour: asked with the time of each call whether what it writes shall live an hour.
+    texts: the placeholders of the run, where it is replayed under several strategies; those that are new are added.
     """
-    session = Log.fold((), LogSetup(strategy, prices, sizer))
+    session = Log.fold((), LogSetup(strategy, prices, sizer, texts=texts))
     session.set_head(trajectory.head)
     result = Replay(evidence=tally or EvidenceTally())
     summarizer = summarizer or model_free_summarizer(session.sizer)

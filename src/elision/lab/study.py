@@ -39,6 +39,7 @@ from elision.lab.sent_run import SentRun
 from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
 from elision.lab.token_composition import Composition, measure_run, sum_compositions
+from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
@@ -264,6 +265,7 @@ def replay_candidates(
     problems: list[Problem] = []
     turns = settings.assume_turns([run.format])
     uses: list[SummarizerUse] = []
+    texts: PlaceholderTexts = {}
     for number, candidate in enumerate(settings.candidates):
         # Half of each candidate's share is its yardstick, half its replay.
         step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
@@ -295,6 +297,7 @@ def replay_candidates(
                     watch=step.watch_second_half(len(run.turns)),
                     summarizer=summarizer,
                     sent=as_sent.sent,
+                    texts=texts,
                 )
             on_top = None
             if as_sent.sent.cuts and candidate.label in tops_of:
@@ -308,6 +311,7 @@ def replay_candidates(
                     summarizer=summarizer,
                     sent=as_sent.sent,
                     is_cut=True,
+                    texts=texts,
                 )
                 on_top.summarizer += as_sent.condensing
         except BudgetError as error:

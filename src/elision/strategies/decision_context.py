@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from elision.trajectory.cache import PromptCache
 from elision.trajectory.prices import Prices
@@ -11,8 +11,7 @@ from elision.trajectory.token_scale import TokenScale
 from elision.trajectory.view import View
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionContext:
+class DecisionContext(msgspec.Struct, frozen=True, kw_only=True):
     """One call to come.
 
     call:   its number. now: seconds since the epoch, None if unknown. model: "" if unknown.

@@ -36,9 +36,9 @@ def find_file_read(action: Action) -> FileRead | None:
     path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
     command = str(arguments.get("command", arguments.get("cmd", "" if arguments else action.arguments)))
     if path:
-        part = json.dumps([arguments.get(key) for key in ("view_range", "offset", "limit", "start_line", "end_line")])
         if command == "view" or (not command and _READ.match(action.name)):
-            return FileRead(path, "" if part == "[null, null, null, null, null]" else part)
+            lines = [arguments.get(key) for key in ("view_range", "offset", "limit", "start_line", "end_line")]
+            return FileRead(path, json.dumps(lines) if any(each is not None for each in lines) else "")
         if _EDIT.search(command) or _EDIT.search(action.name):
             return None
     if _SHELL.search(action.name) and (found := _CAT.match(command.strip())):

@@ -155,18 +155,23 @@ def _find_margins(text: str) -> dict[int, str]:
 
 def _weigh_items(items: Sequence[str], known: KnownIdentifiers) -> dict[str, float]:
     """Return how informative each item is by its own shape."""
+    seen_counts = known.seen_counts
     worths: dict[str, float] = {}
     for item in items:
         score = 0.0
         if "/" in item:
             score += 0.6
-        if item.isdigit():
-            score -= 0.6
-        elif _QUANTITY.match(item):
-            score -= 1.0
+        if item[0].isdigit():
+            if item.isdigit():
+                score -= 0.6
+            elif _QUANTITY.match(item):
+                score -= 1.0
         if len(item) > 40:
             score -= 0.5
-        worths[item] = score + 0.25 * min(known.seen_counts.get(item, 0) - 1, 3)
+        more = seen_counts.get(item, 0) - 1
+        if more:
+            score += 0.25 * min(more, 3)
+        worths[item] = score
     return worths
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from elision.strategies.fold_ledger import FoldLedger
 from elision.strategies.known_identifiers import KnownIdentifiers
@@ -19,6 +20,9 @@ from elision.trajectory.plan import Edit, Key
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.turn import Head, Turn
+
+#: How placeholders are written -> result and call -> the placeholder that the result gets at that call.
+PlaceholderTexts: TypeAlias = dict[Placeholders, dict[tuple[Key, int], str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,15 @@ class MaskCandidates:
         self._settled_keys: set[Key] = set()
         self._open_keys: list[Key] = []
         self._first_open = 0
+        self._shared_texts: dict[tuple[Key, int], str] | None = None
+
+    def share_texts(self, texts: PlaceholderTexts) -> None:
+        """Take placeholders from `texts`, and leave new ones there.
+
+        texts: of sessions with the same head and turns, none of which is ever amended. What a placeholder says of a
+        result follows from those and the call.
+        """
+        self._shared_texts = texts.setdefault(self.placeholders, {})
 
     # -- the fold ------------------------------------------------------------------------------------------------
 
@@ -183,9 +196,13 @@ class MaskCandidates:
 
     def _write_shorter(self, state: State, key: Key, call: int) -> str | None:
         """Return the placeholder of `key`; None where a rule keeps what is so small, or it would not be shorter."""
-        observation = state.find_observation(key)
-        turn = state.turns[key[0] - 1]
-        text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
+        text = None if self._shared_texts is None else self._shared_texts.get((key, call))
+        if text is None:
+            observation = state.find_observation(key)
+            turn = state.turns[key[0] - 1]
+            text = self.placeholders.write_placeholder(key, turn, observation, self._known_before(state, call))
+            if self._shared_texts is not None:
+                self._shared_texts[key, call] = text
         size = self._count_shown(state, key)
         if size < self._rulings[key].below or size <= self._text_sizer.count_text(text):
             return None

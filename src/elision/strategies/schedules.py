@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeAlias
 
+import msgspec
+
 from elision.errors import SpecError
 
 Verdict: TypeAlias = Literal["hold", "mask", "summarize"]
@@ -13,8 +15,7 @@ Verdict: TypeAlias = Literal["hold", "mask", "summarize"]
 SPENDING_CAP = 1.10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostEstimates:
+class CostEstimates(msgspec.Struct, frozen=True, kw_only=True):
     """What could be done at this call, and what each choice would cost. All costs in USD, prompt side.
 
     can_mask:       whether anything can be masked.

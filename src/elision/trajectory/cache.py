@@ -66,6 +66,9 @@ class _ModelCache:
     hours: set[int] = field(default_factory=set)
     used_at: float | None = None
 
+    def copy(self) -> _ModelCache:
+        return _ModelCache(self.view, dict(self.entries), list(self.places), set(self.hours), self.used_at)
+
     def add_entry(self, place: int, now: float | None, *, hour: bool) -> None:
         if place not in self.entries:
             insort(self.places, place)
@@ -109,6 +112,13 @@ class PromptCache:
         self.warm_tokens = warm
         self._caches: dict[str, _ModelCache] = {}
         self._newest: View | None = None
+
+    def copy(self) -> PromptCache:
+        """Return a cache that holds the same, and from here on has requests of its own."""
+        copied = PromptCache(self.rules, self.warm_tokens)
+        copied._caches = {model: memory.copy() for model, memory in self._caches.items()}
+        copied._newest = self._newest
+        return copied
 
     def _is_alive(self, memory: _ModelCache, place: int, now: float | None) -> bool:
         """Whether there is an entry at `place`, by its own lifetime."""
@@ -159,8 +169,12 @@ class PromptCache:
             if self.rules.look_back:
                 return self._find_searched_place(memory, common, view)
             return min(common, memory.view.length)
-        anchors = {common, *(mark for mark in view.marks if mark < common)}
-        return max((self._find_readable_place(memory, view, anchor, now) for anchor in anchors), default=0)
+        reach = 0
+        for anchor in (common, *(mark for mark in reversed(view.marks) if mark < common)):
+            # An earlier one finds nothing that is longer.
+            if anchor > reach:
+                reach = max(reach, self._find_readable_place(memory, view, anchor, now))
+        return reach
 
     def _find_searched_place(self, memory: _ModelCache, common: int, view: View) -> int:
         """Return the longest entry among the places where a request of `view` looks for one; 0 for none."""

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from elision.errors import PriceError
 from elision.trajectory.tokenizer import OURS, Tokenizer
 from elision.trajectory.usage import Usage
@@ -99,8 +101,7 @@ class CacheRules:
         return self.minimum + (prefix - self.minimum) // self.step * self.step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class Bill(msgspec.Struct, frozen=True, kw_only=True):
     """One call, or many, as billed. Tokens; usd in USD."""
 
     input: int = 0

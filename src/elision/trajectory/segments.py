@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from elision.trajectory.plan import Edit, EditKind, Key, Summary
 from elision.trajectory.tokens import Sizer

@@ -8,8 +8,9 @@ looking at object identity.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from elision.trajectory.turn import Message, Observation, Turn
 
@@ -28,8 +29,7 @@ SegmentKind: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Segment:
+class Segment(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The smallest thing that is rewritten as a whole: a message, or one result of several.
 
     kind:   hidden is the unrecorded part of a head: counted, never rendered. recall: the recall tools, where we put
@@ -83,8 +83,7 @@ class Track:
         return Track(self.segments[:place], self.ends[:place])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The context of call `call`.
 
     epoch: 1, 2, ...; marks: segment counts after which there is a cache breakpoint, ascending, at most 4.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from elision.lab.report import charts
@@ -73,7 +74,9 @@ def test_amounts_are_at_the_ends_of_bars_and_inside(width: float) -> None:
 
 def test_a_tip_compares_with_raw_and_says_what_is_paid_for() -> None:
     """The sign is that of the table: what costs more than raw has a plus."""
-    expensive = replace(row(HYBRID), bill=replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill())
+    expensive = replace(
+        row(HYBRID), bill=msgspec.structs.replace(row(RAW).bill, usd=1.03 * row(RAW).usd), summarizer=Bill()
+    )
     pieces = select(draw(draw_costs, replace(study(), rows=(row(RAW), expensive))), "piece")
     assert list(dict.fromkeys(read_tip(piece)["vs recorded"] for piece in pieces)) == ["–", "+3 %"]
     assert list(read_tip(pieces[0])) == ["strategy", "paid for", "of it", "cost", "vs recorded", "× hindsight"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import permutations
 
+import msgspec
+
 from elision.lab.elongation import OPENHANDS, assume_turns
 from elision.lab.report import wording
 from elision.lab.results import Row, Study
@@ -58,7 +60,11 @@ def test_prices_in_full() -> None:
 def test_headline_prefers_evidence_among_equals() -> None:
     """Of strategies that cost nearly the same the one with more facts visible is named."""
     cheap = row(HYBRID)
-    near = replace(row("two-tier"), bill=replace(cheap.bill, usd=cheap.bill.usd * 1.03), summarizer=cheap.summarizer)
+    near = replace(
+        row("two-tier"),
+        bill=msgspec.structs.replace(cheap.bill, usd=cheap.bill.usd * 1.03),
+        summarizer=cheap.summarizer,
+    )
     near = replace(near, evidence_found=97)
     both = replace(study((HYBRID, "two-tier")), rows=(row(HYBRID), near))
     assert wording.write_headline(both).startswith("two-tier ")

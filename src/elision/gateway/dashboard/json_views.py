@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+import msgspec
+
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.session_cache import SessionRow
 from elision.gateway.dashboard.session_text import describe_api, find_command
@@ -146,7 +148,7 @@ def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
     summary = made.summary
     return {
         **encode_call_report(made),
-        "raw_bill": asdict(made.bills.raw),
+        "raw_bill": msgspec.structs.asdict(made.bills.raw),
         "billed_usd": cost_reported_usage(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,

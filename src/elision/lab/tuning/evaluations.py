@@ -11,9 +11,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from elision.errors import OutputError, SpecError, describe_error
 from elision.lab.results import Row, prices_json
@@ -182,7 +184,7 @@ def _encode_evaluation(evaluation: Evaluation) -> dict[str, Any]:
     row = evaluation.row
     if row is None:
         return {"problem": evaluation.problem}
-    bills = {"bill": asdict(row.bill), "summarizer": asdict(row.summarizer)}
+    bills = {"bill": msgspec.structs.asdict(row.bill), "summarizer": msgspec.structs.asdict(row.summarizer)}
     return {"row": {name: getattr(row, name) for name in _KEPT} | bills}
 
 
