@@ -103,23 +103,6 @@ def test_junk_fields_never_raise(junk: Any) -> None:
     list(AnthropicMessagesReader().read(made))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "openai_chat/usage-and-images.json",
-        "openai_chat/tau2-sft-excerpt.jsonl",
-        "openai_responses/items.jsonl",
-        "openai_responses/pair.json",
-        "tau2/telecom-excerpt.json",
-        "inspect_ai/browser-excerpt.json",
-        "elision_export/two-runs.jsonl",
-    ],
-)
-def test_other_formats_are_left_alone(name: str) -> None:
-    """Files of the neighbouring formats are not taken."""
-    assert not AnthropicMessagesReader().sniff(load_document(name))
-
-
 def test_a_plain_conversation_is_left_to_chat() -> None:
     """Without a sign of this dialect a conversation is not taken."""
     assert not AnthropicMessagesReader().sniff(

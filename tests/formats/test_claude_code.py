@@ -54,14 +54,6 @@ def test_recordings_load_whole(name: str, turns: int) -> None:
     assert problems == []
 
 
-def test_sniff_knows_its_own_and_no_others() -> None:
-    """Transcripts are recognised by their messages or bookkeeping; other JSON lines are not."""
-    for name in ("excerpt.jsonl", "odd.jsonl", "attachments.jsonl"):
-        assert ClaudeCodeReader().sniff(Document("x", (DATA / name).read_bytes()))
-    for other in (b"", b"\xff\xfe", b'{"type":"message","message":{"role":"user"}}', b'{"type":["user"],"uuid":1}'):
-        assert not ClaudeCodeReader().sniff(Document("x", other))
-
-
 def test_parallel_calls_of_a_recording_are_one_turn() -> None:
     """Fragments of one message are one turn, its results with it in any order, its usage counted once."""
     runs, problems = read((DATA / "excerpt.jsonl").read_bytes())

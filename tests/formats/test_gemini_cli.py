@@ -140,12 +140,6 @@ def test_broken_lines_are_problems() -> None:
     assert [len(run.turns) for run in runs] == [1]
 
 
-def test_other_files_are_not_ours() -> None:
-    """Other lists of messages and other sessions are not recognised."""
-    for value in ([], {}, {"sessionId": "s"}, [{"role": "user", "parts": []}], [{"role": "system", "parts": [1]}]):
-        assert not GeminiCliReader().sniff(Document("x", json.dumps(value).encode()))
-
-
 @each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""

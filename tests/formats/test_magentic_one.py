@@ -43,12 +43,6 @@ def test_the_orchestrator_is_the_agent() -> None:
     assert not any(turn.interjections for turn in run.turns)
 
 
-def test_other_histories_are_not_ours() -> None:
-    """A history without an orchestrator is not recognised, and junk in one is survived."""
-    for value in ([], {}, {"history": [{"role": "user", "content": "Orchestrator ("}]}, {"history": 5}):
-        assert not MagenticOneReader().sniff(Document("x", json.dumps(value).encode()))
-
-
 @each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived; a message that is none is a Problem."""

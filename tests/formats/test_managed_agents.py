@@ -149,12 +149,6 @@ def test_broken_lines_are_problems() -> None:
     assert [len(item.turns) for item in found if isinstance(item, Trajectory)] == [1]
 
 
-def test_other_files_are_not_ours() -> None:
-    """Plain messages and other events are not recognised."""
-    for value in ([], {}, {"data": [{"type": "agent"}]}, [{"role": "user", "content": "agent."}], {"type": "span.x"}):
-        assert not ManagedAgentsReader().sniff(Document("x", json.dumps(value).encode()))
-
-
 @each_junk
 def test_junk_never_raises(junk: Any) -> None:
     """Wrong types anywhere are survived."""

@@ -147,23 +147,6 @@ def test_a_deeply_nested_conversation_is_a_problem() -> None:
     assert runs
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "anthropic_messages/run.json",
-        "openai_responses/items.jsonl",
-        "openai_responses/pair.json",
-        "tau2/telecom-excerpt.json",
-        "inspect_ai/browser-excerpt.json",
-        "inspect_ai/log_message_deduplication.eval",
-        "elision_export/two-runs.jsonl",
-    ],
-)
-def test_other_formats_are_left_alone(name: str) -> None:
-    """Files of the neighbouring formats are not taken."""
-    assert not OpenAIChatReader().sniff(load_document(name))
-
-
 def test_the_excerpt_of_the_corpus_is_read() -> None:
     """Two recorded conversations, one a line."""
     runs, problems = read(load_document("openai_chat/tau2-sft-excerpt.jsonl"))

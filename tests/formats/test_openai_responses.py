@@ -136,22 +136,6 @@ def test_junk_fields_never_raise(junk: Any) -> None:
     list(OpenAIResponsesReader().read(make_document([{"type": "message"}, *items])))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "anthropic_messages/run.json",
-        "openai_chat/usage-and-images.json",
-        "openai_chat/tau2-sft-excerpt.jsonl",
-        "tau2/telecom-excerpt.json",
-        "inspect_ai/browser-excerpt.json",
-        "elision_export/two-runs.jsonl",
-    ],
-)
-def test_other_formats_are_left_alone(name: str) -> None:
-    """Files of the neighbouring formats are not taken."""
-    assert not OpenAIResponsesReader().sniff(load_document(name))
-
-
 def test_one_odd_item_does_not_hide_the_format() -> None:
     """An item without type and role is a Problem with its place, and the rest is read."""
     items = [

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.strategies.extractors import LABEL_CHARS, RESULT_CHARS
@@ -96,7 +96,6 @@ _arguments = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     tool=st.sampled_from(_TOOLS),
     arguments=_arguments,
