@@ -16,9 +16,9 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.registry import READERS, read_runs
+from elision.formats.registry import READERS, find_reader, read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import encode_lines, read_path
+from tests.formats.found import encode_lines, make_document, make_lines, read_path, separate
 from tests.soak import SOAK
 
 DATA = Path(__file__).parents[1] / "data"
@@ -343,3 +343,125 @@ def test_an_event_folder_with_everything_broken(tmp_path: Path) -> None:
     for path in (tmp_path / "c").rglob("*.json"):
         write(path, b"\xff")
     assert "no trajectory in it" in error_of(tmp_path)
+
+
+GO, HI = {"role": "user", "content": "go"}, {"role": "assistant", "content": "hi"}
+STOP = {"role": "system", "content": "Stop."}
+USE = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+PARTS = [{"type": "text", "text": "hi"}]
+CALLS = [{"id": "c", "name": "n", "result": "one"}, {"id": "d", "name": "n"}]
+ENTRY = {"type": "attachment", "uuid": "f", "parentUuid": "u", "sessionId": "s"}
+END = "span.model_request_end"
+RESPONSE = ("user.message", END, "span.model_request_start", "agent.message", END, END)
+
+
+def put_message(name: str, field: str, start: int, end: int, message: dict[str, Any]) -> Any:
+    """Return a sample with a message in place of `start` ... `end` of its list `field`."""
+    value = json.loads((DATA / name).read_text())
+    value[field][start:end] = [message]
+    return value
+
+
+#: What no sample has: who reads it, and the texts of its turns, their results, and what came between. Lines in tuples.
+UNUSUAL: tuple[tuple[str, Any, list[str]], ...] = (
+    ("anthropic-messages", {"messages": [GO, {"role": "assistant", "content": [USE]}, STOP, HI]}, ["", "Stop.", "hi"]),
+    (
+        "atif",
+        {
+            "schema_version": "ATIF-v1.7",
+            "steps": [
+                {"source": "user", "message": "go"},
+                {
+                    "source": "agent",
+                    "message": "hi",
+                    "tool_calls": [{"tool_call_id": "c", "function_name": "f", "arguments": {}}],
+                    "observation": {"results": [{"content": "seen"}, {"content": "more"}]},
+                },
+            ],
+        },
+        ["hi", "seen", "more"],
+    ),
+    (
+        "claude-code",
+        (
+            {**ENTRY, "type": "user", "uuid": "u", "parentUuid": None, "message": GO},
+            {**ENTRY, "attachment": {"type": "hook_blocking_error", "blockingError": {"blockingError": "no"}}},
+            {**ENTRY, "type": "assistant", "uuid": "a", "parentUuid": "f", "message": {**HI, "id": "a"}},
+            {**ENTRY, "uuid": "g", "parentUuid": "a", "attachment": {"type": "hook_blocking_error"}},
+        ),
+        ["hi"],
+    ),
+    (
+        "gemini-cli",
+        [
+            {"role": "user", "parts": [{"text": "go"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f"}}]},
+            {"role": "model", "parts": [{"text": "hi"}]},
+        ],
+        ["hi"],
+    ),
+    (
+        "gemini-cli",
+        (
+            {"sessionId": "s", "projectHash": "p"},
+            {"id": "g", "type": "gemini", "content": "hi", "toolCalls": CALLS},
+            {"id": "g", "type": "gemini", "content": "hi", "toolCalls": [{**CALLS[0], "result": "two"}]},
+        ),
+        ["hi", "one"],
+    ),
+    ("inspect-ai", {"eval": {"model": "m"}, "samples": [{"id": "s", "messages": [GO, HI, STOP]}]}, ["hi", "Stop."]),
+    (
+        "magentic-one",
+        {
+            "history": [
+                {"role": "human", "content": "go"},
+                {"role": "Orchestrator (-> A)", "content": "do"},
+                {"role": "A", "content": "done"},
+            ]
+        },
+        ["", "done"],
+    ),
+    ("managed-agents", tuple({"id": "e", "type": kind, "content": PARTS} for kind in RESPONSE), ["hi"]),
+    (
+        "mini-swe-agent",
+        put_message("mini_swe_agent/tools.traj.json", "messages", 5, 6, HI),
+        ["", "a.py", "No such file", "hi"],
+    ),
+    (
+        "opencode",
+        {
+            "info": {"id": "s"},
+            "messages": [
+                {"info": {"role": "user"}, "parts": PARTS},
+                {"info": {"role": "assistant"}, "parts": [{"type": "file"}]},
+                {"info": {"role": "assistant"}, "parts": PARTS},
+            ],
+        },
+        ["hi"],
+    ),
+    (
+        "swe-agent",
+        put_message("swe_agent/tools.traj", "history", 4, 4, {"role": "user", "content": "And?"}),
+        ["Looking.", "OBSERVATION:\n./a.py", "And?", "Done.", "diff"],
+    ),
+    (
+        "tau2-bench",
+        {
+            "domain": "airline",
+            "model": "m",
+            "simulations": [{"id": "x", "task_id": "1", "trial": 0, "messages": [GO, HI, STOP]}],
+        },
+        ["hi", "Stop."],
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), UNUSUAL, ids=[name for name, _, _ in UNUSUAL])
+def test_what_no_sample_has(name: str, value: Any, expected: list[str]) -> None:
+    """Words in the middle, responses in parts, calls that never ended: read without a Problem."""
+    document = make_lines(*value) if isinstance(value, tuple) else make_document(value)
+    assert find_reader(document).name == name
+    (run,), problems = separate(find_reader(document).read(document))
+    assert problems == []
+    texts = [[turn, *turn.observations, *turn.interjections] for turn in run.turns]
+    assert [each.text for turn in texts for each in turn] == expected
