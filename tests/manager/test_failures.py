@@ -723,17 +723,8 @@ def test_messages_of_a_framework_are_refused_with_the_mend(message: Json, whose:
         context.prepare([message, *make_history("openai", 2)])
     assert str(told.value).startswith(f"messages[0] is {whose}")
     assert "; give " in str(told.value) or "; send " in str(told.value)
-
-
-@pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])
-def test_contents_of_gemini_are_refused_elsewhere(dialect: str) -> None:
-    """The error names the dialect that takes them."""
-    given = [{"role": "user", "parts": [{"text": "hi"}]}]
-    with (
-        manager(store=MemoryStore(), dialect=dialect) as context,
-        pytest.raises(DialectError, match='dialect="gemini"'),
-    ):
-        context.prepare(given)
+    # Parts are Gemini's, whose dialect has to be named.
+    assert ('dialect="gemini"' in str(told.value)) == ("role" in message)
 
 
 def test_objects_of_a_framework_are_refused_too() -> None:
