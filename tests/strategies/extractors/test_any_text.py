@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.strategies.extractors import LABEL_CHARS, RESULT_CHARS
@@ -96,6 +96,7 @@ _arguments = st.one_of(
 )
 
 
+@settings(max_examples=max(120, settings().max_examples))
 @given(
     tool=st.sampled_from(_TOOLS),
     arguments=_arguments,
