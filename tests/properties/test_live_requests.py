@@ -22,7 +22,7 @@ SPECS = (
 
 @pytest.mark.parametrize("api", APIS)
 # Every example is a whole session, its requests held against the providers' types.
-@settings(max_examples=settings().max_examples // 2)
+@settings(max_examples=max(12, settings().max_examples // 2))
 @given(run=trajectories(most=7), spec=st.sampled_from(SPECS), model=st.integers(0, 1))
 def test_nothing_is_introduced(api: Api, run: Trajectory, spec: str, model: int) -> None:
     """Odd texts, parallel and unanswered calls, talk between turns: our edits leave a request as sound as it was."""
