@@ -7,16 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from elision.formats.document import Document, FormatReader, RunOrProblem
 from elision.formats.registry import read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
 
 DATA = Path(__file__).parents[1] / "data"
-
-#: What may stand in a field that should hold something else.
-each_junk = pytest.mark.parametrize("junk", [None, 5, "x", [], [[]], {}, {"a": 1}, [1, None]])
 
 
 def separate(found: Iterable[RunOrProblem]) -> tuple[list[Trajectory], list[Problem]]:

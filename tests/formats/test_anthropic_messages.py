@@ -12,7 +12,7 @@ from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import each_junk, load_document, make_document, separate
+from tests.formats.found import load_document, make_document, separate
 
 HI = {"role": "user", "content": "hi"}
 
@@ -91,33 +91,6 @@ def test_a_stray_result_and_a_strange_role_are_problems() -> None:
     runs, problems = read(make_document([*TALK, stray, {"role": "ghost", "content": "boo"}]))
     assert [run.tool_turns for run in runs] == [1]
     assert [problem.line for problem in problems] == [4, 5]
-
-
-@each_junk
-def test_junk_fields_never_raise(junk: Any) -> None:
-    """Wrong types anywhere are survived, by sniffing and by reading."""
-    fields = {"content": junk, "usage": junk, "model": junk}
-    messages = [junk, *({"role": role, **fields} for role in ("assistant", "user", "system", junk)), *TALK]
-    made = make_document({"system": junk, "tools": junk, "messages": messages, "response": junk, "model": junk})
-    AnthropicMessagesReader().sniff(made)
-    list(AnthropicMessagesReader().read(made))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "openai_chat/usage-and-images.json",
-        "openai_chat/tau2-sft-excerpt.jsonl",
-        "openai_responses/items.jsonl",
-        "openai_responses/pair.json",
-        "tau2/telecom-excerpt.json",
-        "inspect_ai/browser-excerpt.json",
-        "elision_export/two-runs.jsonl",
-    ],
-)
-def test_other_formats_are_left_alone(name: str) -> None:
-    """Files of the neighbouring formats are not taken."""
-    assert not AnthropicMessagesReader().sniff(load_document(name))
 
 
 def test_a_plain_conversation_is_left_to_chat() -> None:

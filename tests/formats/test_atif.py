@@ -26,14 +26,6 @@ def tools() -> tuple[dict[str, Trajectory], list[Problem]]:
     return read((DATA / "tools.json").read_bytes())
 
 
-def test_sniff_knows_its_own_and_no_others() -> None:
-    """A trajectory is recognised by its schema version and steps; other JSON is not."""
-    for name in ("tools.json", "text.json"):
-        assert AtifReader().sniff(Document("x", (DATA / name).read_bytes()))
-    for other in (b"", b"[]", b'{"schema_version": "ATIF-v1.7"}', b'{"schema_version": "2", "steps": []}', b'{"schema'):
-        assert not AtifReader().sniff(Document("x", other))
-
-
 def test_the_head_has_prompt_tools_task_and_copied_context() -> None:
     """Steps copied from an earlier segment are no turns: the agent's are told in the head, calls and results too."""
     head = tools()[0]["top"].head

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from elision.errors import FormatError
-from elision.formats.registry import read_runs
+from elision.formats.document import Document
+from elision.formats.registry import READERS, find_reader, read_runs
 from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import read_path
+from tests.formats.found import encode_lines, make_document, make_lines, read_path, separate
 from tests.soak import SOAK
 
 DATA = Path(__file__).parents[1] / "data"
@@ -31,6 +32,7 @@ SAMPLES = sorted(
     and not any(folder in path.parents for folder in FOLDERS)
 )
 MB = 2**20
+Place = tuple[str | int, ...]
 
 
 def error_of(path: Path) -> str:
@@ -246,23 +248,6 @@ ODD: tuple[Any, ...] = (
 )
 
 
-def swapped(value: Any, dice: random.Random, left: list[int]) -> Any:
-    """`value` with the place that `left` counts down to replaced by something odd."""
-    left[0] -= 1
-    if left[0] == 0:
-        return dice.choice(ODD)
-    if isinstance(value, dict):
-        return {key: swapped(item, dice, left) for key, item in value.items()}
-    if isinstance(value, list):
-        return [swapped(item, dice, left) for item in value]
-    return value
-
-
-def places(value: Any) -> int:
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + sum(map(places, items))
-
-
 def survives(path: Path) -> None:
     """Reading `path` ends in values, Problems or a FormatError."""
     with contextlib.suppress(FormatError):
@@ -277,23 +262,58 @@ def test_damaged_files(tmp_path: Path, sample: Path) -> None:
         survives(write(tmp_path / sample.name, data))
 
 
+#: What tells the records of a list apart, where they are of several kinds.
+KINDS = ("type", "role", "event", "event_type", "action", "observation", "kind", "source")
+
+
+def list_places(value: Any, field: tuple[str, ...] = (), path: Place = ()) -> Iterator[tuple[tuple[str, ...], Place]]:
+    """Yield each place in `value`: its field, which has the kinds of records in it, and the path to it."""
+    yield field, path
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from list_places(item, (*field, name), (*path, name))
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            kinds = (item.get(name) for name in KINDS) if isinstance(item, dict) else ()
+            kind = next((kind for kind in kinds if isinstance(kind, str)), "*")
+            yield from list_places(item, (*field, kind), (*path, at))
+
+
+def replace_at(value: Any, path: Place, odd: Any) -> Any:
+    """Return a copy of `value` with `odd` at `path`."""
+    if not path:
+        return odd
+    copy = value.copy()
+    copy[path[0]] = replace_at(value[path[0]], path[1:], odd)
+    return copy
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=[path.relative_to(DATA).as_posix() for path in SAMPLES])
-def test_odd_values(tmp_path: Path, sample: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every sample with a value of the wrong type somewhere is read or refused, and no reader needs rescue for it."""
+def test_odd_values(sample: Path) -> None:
+    """Every field of every sample with a value of the wrong type is read or refused, and its reader needs no rescue."""
     if sample.suffix == ".eval":
         pytest.skip("a zip")
-    dice = random.Random(sample.name)
+    name = sample.relative_to(DATA).as_posix()
+    reader = next(each for each in READERS if each.sniff(Document(name, sample.read_bytes())))
     text = sample.read_text()
-    lines = text.splitlines() if sample.suffix == ".jsonl" else [text]
-    for _ in range(600 if SOAK else 60):
-        number = dice.randrange(len(lines))
-        try:
-            value = json.loads(lines[number])
-        except ValueError:
-            continue
-        odd = json.dumps(swapped(value, dice, [dice.randint(1, places(value))]))
-        survives(write(tmp_path / sample.name, "\n".join([*lines[:number], odd, *lines[number + 1 :]])))
-    assert [record.getMessage() for record in caplog.records] == []
+    value = [load_line(line) for line in text.splitlines()] if sample.suffix == ".jsonl" else json.loads(text)
+    fields = {field: path for field, path in reversed([*list_places(value)]) if path}
+    for number, path in enumerate(fields.values()):
+        for odd in ODD if SOAK else [ODD[number % len(ODD)]]:
+            changed = replace_at(value, path, odd)
+            data = encode_lines(*changed) if sample.suffix == ".jsonl" else json.dumps(changed).encode()
+            document = Document(name, data)
+            with contextlib.suppress(FormatError):
+                reader.sniff(document)
+                assert all(isinstance(item, Trajectory | Problem) for item in reader.read(document))
+
+
+def load_line(line: str) -> Any:
+    """Return what a line holds; a broken one as it is."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.relative_to(DATA).as_posix() for folder in FOLDERS])
@@ -303,13 +323,13 @@ def test_odd_values_in_folders(tmp_path: Path, folder: Path, caplog: pytest.LogC
     dice = random.Random(folder.name)
     copy = Path(shutil.copytree(folder, tmp_path / folder.name))
     files = sorted(path for path in copy.rglob("*") if path.is_file())
-    # Each time the folder is read 14 times.
-    for _ in range(60 if SOAK else 20):
+    # Each time the folder is read 13 times.
+    for _ in range(60 if SOAK else 8):
         file = dice.choice(files)
         whole = file.read_bytes()
         value = json.loads(whole)
         for data in (
-            json.dumps(swapped(value, dice, [dice.randint(1, places(value))])).encode(),
+            json.dumps(replace_at(value, dice.choice([*list_places(value)])[1], dice.choice(ODD))).encode(),
             *damaged(whole, dice),
         ):
             survives(write(file, data).parents[len(file.relative_to(copy).parts) - 1])
@@ -323,3 +343,125 @@ def test_an_event_folder_with_everything_broken(tmp_path: Path) -> None:
     for path in (tmp_path / "c").rglob("*.json"):
         write(path, b"\xff")
     assert "no trajectory in it" in error_of(tmp_path)
+
+
+GO, HI = {"role": "user", "content": "go"}, {"role": "assistant", "content": "hi"}
+STOP = {"role": "system", "content": "Stop."}
+USE = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+PARTS = [{"type": "text", "text": "hi"}]
+CALLS = [{"id": "c", "name": "n", "result": "one"}, {"id": "d", "name": "n"}]
+ENTRY = {"type": "attachment", "uuid": "f", "parentUuid": "u", "sessionId": "s"}
+END = "span.model_request_end"
+RESPONSE = ("user.message", END, "span.model_request_start", "agent.message", END, END)
+
+
+def put_message(name: str, field: str, start: int, end: int, message: dict[str, Any]) -> Any:
+    """Return a sample with a message in place of `start` ... `end` of its list `field`."""
+    value = json.loads((DATA / name).read_text())
+    value[field][start:end] = [message]
+    return value
+
+
+#: What no sample has: who reads it, and the texts of its turns, their results, and what came between. Lines in tuples.
+UNUSUAL: tuple[tuple[str, Any, list[str]], ...] = (
+    ("anthropic-messages", {"messages": [GO, {"role": "assistant", "content": [USE]}, STOP, HI]}, ["", "Stop.", "hi"]),
+    (
+        "atif",
+        {
+            "schema_version": "ATIF-v1.7",
+            "steps": [
+                {"source": "user", "message": "go"},
+                {
+                    "source": "agent",
+                    "message": "hi",
+                    "tool_calls": [{"tool_call_id": "c", "function_name": "f", "arguments": {}}],
+                    "observation": {"results": [{"content": "seen"}, {"content": "more"}]},
+                },
+            ],
+        },
+        ["hi", "seen", "more"],
+    ),
+    (
+        "claude-code",
+        (
+            {**ENTRY, "type": "user", "uuid": "u", "parentUuid": None, "message": GO},
+            {**ENTRY, "attachment": {"type": "hook_blocking_error", "blockingError": {"blockingError": "no"}}},
+            {**ENTRY, "type": "assistant", "uuid": "a", "parentUuid": "f", "message": {**HI, "id": "a"}},
+            {**ENTRY, "uuid": "g", "parentUuid": "a", "attachment": {"type": "hook_blocking_error"}},
+        ),
+        ["hi"],
+    ),
+    (
+        "gemini-cli",
+        [
+            {"role": "user", "parts": [{"text": "go"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f"}}]},
+            {"role": "model", "parts": [{"text": "hi"}]},
+        ],
+        ["hi"],
+    ),
+    (
+        "gemini-cli",
+        (
+            {"sessionId": "s", "projectHash": "p"},
+            {"id": "g", "type": "gemini", "content": "hi", "toolCalls": CALLS},
+            {"id": "g", "type": "gemini", "content": "hi", "toolCalls": [{**CALLS[0], "result": "two"}]},
+        ),
+        ["hi", "one"],
+    ),
+    ("inspect-ai", {"eval": {"model": "m"}, "samples": [{"id": "s", "messages": [GO, HI, STOP]}]}, ["hi", "Stop."]),
+    (
+        "magentic-one",
+        {
+            "history": [
+                {"role": "human", "content": "go"},
+                {"role": "Orchestrator (-> A)", "content": "do"},
+                {"role": "A", "content": "done"},
+            ]
+        },
+        ["", "done"],
+    ),
+    ("managed-agents", tuple({"id": "e", "type": kind, "content": PARTS} for kind in RESPONSE), ["hi"]),
+    (
+        "mini-swe-agent",
+        put_message("mini_swe_agent/tools.traj.json", "messages", 5, 6, HI),
+        ["", "a.py", "No such file", "hi"],
+    ),
+    (
+        "opencode",
+        {
+            "info": {"id": "s"},
+            "messages": [
+                {"info": {"role": "user"}, "parts": PARTS},
+                {"info": {"role": "assistant"}, "parts": [{"type": "file"}]},
+                {"info": {"role": "assistant"}, "parts": PARTS},
+            ],
+        },
+        ["hi"],
+    ),
+    (
+        "swe-agent",
+        put_message("swe_agent/tools.traj", "history", 4, 4, {"role": "user", "content": "And?"}),
+        ["Looking.", "OBSERVATION:\n./a.py", "And?", "Done.", "diff"],
+    ),
+    (
+        "tau2-bench",
+        {
+            "domain": "airline",
+            "model": "m",
+            "simulations": [{"id": "x", "task_id": "1", "trial": 0, "messages": [GO, HI, STOP]}],
+        },
+        ["hi", "Stop."],
+    ),
+)
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), UNUSUAL, ids=[name for name, _, _ in UNUSUAL])
+def test_what_no_sample_has(name: str, value: Any, expected: list[str]) -> None:
+    """Words in the middle, responses in parts, calls that never ended: read without a Problem."""
+    document = make_lines(*value) if isinstance(value, tuple) else make_document(value)
+    assert find_reader(document).name == name
+    (run,), problems = separate(find_reader(document).read(document))
+    assert problems == []
+    texts = [[turn, *turn.observations, *turn.interjections] for turn in run.turns]
+    assert [each.text for turn in texts for each in turn] == expected

@@ -14,7 +14,7 @@ from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import each_junk, encode_lines, separate_by_id
+from tests.formats.found import encode_lines, separate_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
 
@@ -52,14 +52,6 @@ def test_recordings_load_whole(name: str, turns: int) -> None:
     runs, problems = read(gzip.decompress(path.read_bytes()))
     assert max(run.tool_turns for run in runs.values()) == turns
     assert problems == []
-
-
-def test_sniff_knows_its_own_and_no_others() -> None:
-    """Transcripts are recognised by their messages or bookkeeping; other JSON lines are not."""
-    for name in ("excerpt.jsonl", "odd.jsonl", "attachments.jsonl"):
-        assert ClaudeCodeReader().sniff(Document("x", (DATA / name).read_bytes()))
-    for other in (b"", b"\xff\xfe", b'{"type":"message","message":{"role":"user"}}', b'{"type":["user"],"uuid":1}'):
-        assert not ClaudeCodeReader().sniff(Document("x", other))
 
 
 def test_parallel_calls_of_a_recording_are_one_turn() -> None:
@@ -359,24 +351,3 @@ def test_pictures_of_the_user_are_opaque() -> None:
     )[0].values()
     (picture,) = [part for part in run.head.messages[1].content if isinstance(part, Opaque)]
     assert picture.tokens == IMAGE_TOKENS
-
-
-@each_junk
-def test_junk_in_attachments_never_raises(junk: Any) -> None:
-    """Wrong types anywhere in an attachment are survived."""
-    names = (
-        "prompt",
-        "content",
-        "filename",
-        "snippet",
-        "memories",
-        "blockingError",
-        "systemPrompt",
-        "files",
-        "source_uuid",
-    )
-    for kind in ("queued_command", "file", "nested_memory", "relevant_memories", "hook_blocking_error", "diagnostics"):
-        line = attached("f", "u", kind, rendered=junk, version=junk, **dict.fromkeys(names, junk))
-        bare = {"type": "attachment", "uuid": "g", "parentUuid": "f", "attachment": junk}
-        runs, _ = read(encode_lines(entry("u", None, "user", "go"), line, bare, entry("a", "g", "assistant", "hi")))
-        assert len(runs["main"].turns) == 1

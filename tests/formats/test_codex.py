@@ -59,13 +59,6 @@ def prompts(run: Trajectory) -> list[int | None]:
     return [turn.usage.prompt if turn.usage else None for turn in run.turns]
 
 
-def test_sniff_knows_its_own_and_no_others() -> None:
-    """Rollouts are recognised by their envelope; other JSON lines are not."""
-    assert CodexReader().sniff(Document("x", (DATA / "rollout.jsonl").read_bytes()))
-    for other in (b"", b'{"type":"function_call","call_id":"c"}', b'{"type":["event_msg"],"payload":{}}'):
-        assert not CodexReader().sniff(Document("x", other))
-
-
 def test_the_head_has_instructions_and_surroundings() -> None:
     """System prompt, permissions, environment and task belong to the head."""
     messages = rollout().head.messages

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from elision.formats.document import Document
-from elision.formats.magentic_one import MagenticOneReader
 from elision.formats.registry import read_runs as read_path
-from elision.trajectory.trajectory import Problem, Trajectory
-from tests.formats.found import each_junk
+from elision.trajectory.trajectory import Trajectory
 
 DATA = Path(__file__).parents[1] / "data" / "magentic_one" / "history.json"
 
@@ -41,20 +36,3 @@ def test_the_orchestrator_is_the_agent() -> None:
     assert run.turns[1].actions[0].decoded_arguments == {"instruction": "Please search."}
     assert [o.text for turn in run.turns for o in turn.observations] == ["I typed 'first'. Here is a page.", "1976"]
     assert not any(turn.interjections for turn in run.turns)
-
-
-def test_other_histories_are_not_ours() -> None:
-    """A history without an orchestrator is not recognised, and junk in one is survived."""
-    for value in ([], {}, {"history": [{"role": "user", "content": "Orchestrator ("}]}, {"history": 5}):
-        assert not MagenticOneReader().sniff(Document("x", json.dumps(value).encode()))
-
-
-@each_junk
-def test_junk_never_raises(junk: Any) -> None:
-    """Wrong types anywhere are survived; a message that is none is a Problem."""
-    history = json.loads(DATA.read_text())["history"]
-    for at in range(len(history)):
-        for changed in (junk, {**history[at], "content": junk}, {**history[at], "role": junk}):
-            value = {"history": [*history[:at], changed, *history[at + 1 :]]}
-            found = list(MagenticOneReader().read(Document("x.json", json.dumps(value).encode())))
-            assert sum(isinstance(item, Problem) for item in found) == (not isinstance(changed, dict))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.openhands_events import OpenHandsEventsReader
+from elision.formats.openhands_events import OpenHandsEventsReader, format_shell_output
 from elision.formats.source import read_documents
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
@@ -127,6 +127,10 @@ def test_results_without_calls(members: dict[str, bytes]) -> None:
 
 
 def test_other_documents_are_not_ours() -> None:
-    """A single file, or a folder without events, is not recognised."""
-    assert not OpenHandsEventsReader().sniff(Document("x.json", b"{}"))
+    """A folder without events is not recognised."""
     assert not OpenHandsEventsReader().sniff(Document("x", members={"a.json": b"{}"}))
+
+
+def test_a_command_that_runs_on_has_no_exit_code() -> None:
+    """Only its directory is shown."""
+    assert format_shell_output("x", {"working_dir": "/r"}) == "x\n[Current working directory: /r]"

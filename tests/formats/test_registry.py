@@ -17,6 +17,7 @@ from elision.formats.swe_agent import SweAgentReader
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Head
 from tests.formats.found import read_path
+from tests.formats.test_bad_input import SAMPLES
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -60,24 +61,51 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names) == 20
 
 
+#: The readers of folders with other names.
+OWN = {"elision_export": "elision", "openhands": "openhands-output", "tau2": "tau2-bench"}
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[path.relative_to(DATA).as_posix() for path in SAMPLES])
+def test_a_recording_is_known_to_its_own_reader_alone(sample: Path) -> None:
+    """Whatever the file is called. The conversation in a trajectory of mini-swe-agent is a chat, too."""
+    folder = sample.relative_to(DATA).parts[0]
+    own = OWN.get(folder, folder.replace("_", "-"))
+    document = Document("x", sample.read_bytes())
+    found = [reader.name for reader in READERS if reader.sniff(document)]
+    assert found == [own] or found == ["mini-swe-agent", "openai-chat"] == [own, "openai-chat"]
+    assert find_reader(document).name == own
+
+
+STEP = '{"action": "ls", "observation": "a.py", "response": "x", "thought": "x", "timestamp": 1}'
+#: What resembles a recording and is none.
+FRAGMENTS = (
+    *("", "[]", "{}", "5", "\xff\xfe", '{"schema', '{"messages": []}', '{"info": {}}', '{"history": 5}'),
+    *('{"schema_version": "ATIF-v1.7"}', '{"schema_version": "2", "steps": []}', '{"steps": [{"messages": []}]}'),
+    *('{"type": "message", "message": {"role": "user"}}', '{"type": ["user"], "uuid": 1}', '{"type": "span.x"}'),
+    *('{"type": ["event_msg"], "payload": {}}', '{"type": ["session"], "id": 1, "cwd": 2}', '{"sessionId": "s"}'),
+    *('{"type": "user", "message": {"role": "user"}, "uuid": "u"}', '{"data": [{"type": "agent"}]}', f"[{STEP}]"),
+    *('{"trajectory_format": "other", "note": "mini-swe-agent"}', '{"simulations": [{"name": "weather"}]}'),
+    *('{"trajectory": [], "history": [{"observation": 1, "action": 2}]}', '{"history": [{"role": "user"}]}'),
+    *('{"history": [{"role": "user", "content": "Orchestrator ("}]}', '[{"info": {"role": "x"}, "parts": []}]'),
+    *('[{"role": "user", "parts": []}]', '{"messages": [{"role": "user", "parts": []}]}', '[1, "timestamp action"]'),
+    *('[{"role": "system", "parts": [1]}]', '{"llm_interactions": [], "x": "agent_steps"}'),
+)
+
+
 @pytest.mark.parametrize(
-    ("path", "format"),
+    ("text", "takers"),
     [
-        ("swe_agent/text.traj", "swe-agent"),
-        ("swe_agent/tools.traj", "swe-agent"),
-        ("mini_swe_agent/text.traj.json", "mini-swe-agent"),
-        ("mini_swe_agent/tools.traj.json", "mini-swe-agent"),
-        ("mini_swe_agent/responses.traj.json", "mini-swe-agent"),
-        ("openhands/output.jsonl", "openhands-output"),
-        ("openhands/history.json", "openhands-output"),
-        ("openhands/conversation", "openhands-events"),
+        *((text, []) for text in FRAGMENTS),
+        ('{"type": "function_call", "call_id": "c"}', ["openai-responses"]),
+        ('{"role": "user", "content": "x"}', ["openai-chat"]),
+        ('[{"role": "user", "content": "agent."}]', ["openai-chat"]),
+        (f'{{"trajectory": [{STEP}]}}', ["swe-agent"]),
     ],
 )
-def test_each_format_finds_its_reader(path: str, format: str) -> None:
-    """A recording is read by the reader of its own format."""
-    runs, problems = read_path(DATA / path)
-    assert {item.format for item in runs} == {format}
-    assert problems == []
+def test_fragments_are_taken_by_nobody_else(text: str, takers: list[str]) -> None:
+    """An item, a message or a step may stand alone for the reader whose it is."""
+    document = Document("x", text.encode("latin-1"))
+    assert [reader.name for reader in READERS if reader.sniff(document)] == takers
 
 
 def test_a_folder_gives_all_its_runs() -> None:

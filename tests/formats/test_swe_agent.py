@@ -135,10 +135,8 @@ def test_broken_steps_are_reported() -> None:
     assert "1 steps without action" in problems[0].reason
 
 
-def test_other_files_are_not_ours() -> None:
-    """A file without steps that act and observe is not recognised, and cannot be read."""
-    document = Document("x.json", b'{"trajectory": [], "history": [{"observation": 1, "action": 2}]}')
-    assert not SweAgentReader().sniff(document)
+def test_a_file_without_a_trajectory_cannot_be_read() -> None:
+    """The error says what is missing."""
     with pytest.raises(FormatError, match="no SWE-agent trajectory"):
         list(SweAgentReader().read(Document("x.json", b"{}")))
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from elision.formats.document import Document
 from elision.formats.registry import read_runs as read_path
-from elision.formats.trae_agent import TraeAgentReader
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 
@@ -60,9 +57,3 @@ def test_results_of_the_first_port_answer_the_calls_in_their_order() -> None:
         [("c3", '{"success": true, "result": "hello"}'), ("c4", '{"success": true, "result": "done"}')],
     ]
     assert [(turn.at or 0) - (run.turns[0].at or 0) for turn in run.turns] == [0, 20]
-
-
-def test_other_files_are_not_ours() -> None:
-    """Other objects with steps are not recognised."""
-    for value in ([], {}, {"steps": [{"messages": []}]}, {"llm_interactions": [], "x": "agent_steps"}):
-        assert not TraeAgentReader().sniff(Document("x", json.dumps(value).encode()))

@@ -6,17 +6,14 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elision import Advanced, Cache
-from elision.errors import BudgetError, DialectError, StoreError, SummaryError
+from elision.errors import BudgetError, DialectError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
-from elision.stores.sqlite import SqliteStore
-from elision.stores.store import NewSession
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
@@ -361,12 +358,6 @@ def test_an_odd_usage_report_blocks_nobody() -> None:
         assert view.diagnostics.anchor == pytest.approx(believed, abs=2_000 if believed else 0)
 
 
-def test_what_is_no_message_is_told() -> None:
-    """The error names the place."""
-    with pytest.raises(DialectError, match=r"messages\[1\]"):
-        manager().prepare([{"role": "user", "content": "hi"}, 7])
-
-
 def test_a_prompt_that_was_too_long_teaches_the_window() -> None:
     """What the provider's refusal says is the model's window from then on, in this process and the next."""
     store = MemoryStore()
@@ -435,63 +426,6 @@ def test_a_fork_of_a_fork_while_the_store_fails() -> None:
     view = context.prepare([*make_history("openai", 2), *said, *make_openai_step(9)])
     assert not view.diagnostics.faults
     assert len(store.turns(view.diagnostics.branch)) == view.diagnostics.turns == 4
-
-
-class Losing(FailingStore):
-    """A store that writes, and then loses the connection before it says so."""
-
-    losing = False
-
-    def append(self, session: str, events: Sequence[Event], *, after: int, at: float, batch: bytes = b"") -> int:
-        length = super().append(session, events, after=after, at=at, batch=batch)
-        if self.losing:
-            raise StoreError("the connection was lost")
-        return length
-
-
-def test_a_write_whose_answer_was_lost_is_no_second_writer() -> None:
-    """What an earlier try wrote is recognised as our own, and the log goes on behind it."""
-    store = Losing()
-    context = manager(store=store)
-    for steps in range(8):
-        store.losing = steps in (2, 5)
-        view = context.prepare(make_history("openai", steps))
-    assert not view.diagnostics.faults
-    assert [turn.index for turn in store.turns("s")] == list(range(1, 8))
-
-
-class LosingBeginnings(SqliteStore):
-    """The same where a session begins."""
-
-    losing = False
-
-    def create_with_events(self, session: NewSession, events: Sequence[Event], *, at: float, batch: bytes = b"") -> int:
-        length = super().create_with_events(session, events, at=at, batch=batch)
-        if self.losing:
-            raise StoreError("the connection was lost")
-        return length
-
-
-@pytest.mark.parametrize("options", [{}, {"family": "team"}, {"family": "team", "write_behind": True}], ids=str)
-@pytest.mark.parametrize("lost", [1, 3])
-def test_a_beginning_whose_answer_was_lost_is_no_other_session(
-    tmp_path: Path, options: dict[str, Any], lost: int
-) -> None:
-    """What an earlier try wrote is gone on with, however often it was tried: there is one session, and it is whole."""
-    store = LosingBeginnings(tmp_path / "agent.db")
-    with manager(store=store, **options) as context:
-        store.losing = True
-        for steps in range(lost):
-            context.prepare(make_history("openai", steps))
-            context.settle()
-        store.losing = False
-        for steps in range(lost, 8):
-            view = context.prepare(make_history("openai", steps))
-            context.settle()
-    assert not view.diagnostics.faults
-    assert [info.key for info in store.sessions()] == ["s"]
-    assert [turn.index for turn in store.turns("s")] == list(range(1, 8))
-    store.close()
 
 
 def test_a_background_summary_of_another_branch_is_not_taken() -> None:
@@ -613,22 +547,6 @@ def test_a_message_that_is_none_in_the_middle_leaves_nothing_out() -> None:
     assert len(view.messages) == len(make_history("openai", 4))
 
 
-@pytest.mark.parametrize("given", ["hello", b"hello", {"role": "user", "content": "x"}, None, 7])
-def test_what_is_no_list_of_messages_is_told(given: Any) -> None:
-    """The error names what came instead."""
-    with pytest.raises(DialectError, match=f"messages is a {type(given).__name__}, not a list of messages"):
-        manager(store=MemoryStore()).prepare(given)
-
-
-def test_any_sequence_will_do() -> None:
-    """Tuples and iterators are lists of messages too."""
-    context = manager(store=MemoryStore())
-    for steps in range(5):
-        messages = make_history("openai", steps)
-        view = context.prepare(iter(messages) if steps % 2 else tuple(messages))  # type: ignore[arg-type]
-    assert view.diagnostics.savings.masked == 2
-
-
 def test_totals_stay_true_behind_a_rewrite() -> None:
     """A count of ours that was too high is corrected in proportion where much is hidden: no total is below nothing."""
     planned = Masking(window=1, schedule=FixedSchedule(mask_calls=frozenset({8})))
@@ -712,12 +630,6 @@ def test_a_model_without_prices_is_told() -> None:
     assert not manager(model="somebody-s-model", prices="openai").prepare(make_history("openai", 1)).diagnostics.notes
 
 
-def test_an_unknown_model_is_noted_with_close_names() -> None:
-    """A typing error says what may be meant."""
-    odd = manager(model="gtp-5")
-    assert "(close names: gpt-5, " in odd.prepare(make_history("openai", 1)).diagnostics.notes[0]
-
-
 def test_the_unknown_model_of_a_call_is_noted_once() -> None:
     """Behind a gateway each request names its model: the first call of one that nobody knows says so."""
     context = manager()
@@ -737,12 +649,6 @@ def test_a_model_without_prices_is_logged_once(caplog: pytest.LogCaptureFixture)
     assert [line for line in caplog.messages if "a-model-of-one-line" in line] == [
         "no prices are known for a-model-of-one-line: priced like the set anthropic; set prices if that is wrong"
     ]
-
-
-def test_a_file_name_is_no_address() -> None:
-    """The error says what it takes to be one."""
-    with pytest.raises(StoreError, match=r"did you mean sqlite:///agent\.db"):
-        manager(store="agent.db")
 
 
 def test_a_digest_is_written_where_it_is_waited_for() -> None:
@@ -817,17 +723,8 @@ def test_messages_of_a_framework_are_refused_with_the_mend(message: Json, whose:
         context.prepare([message, *make_history("openai", 2)])
     assert str(told.value).startswith(f"messages[0] is {whose}")
     assert "; give " in str(told.value) or "; send " in str(told.value)
-
-
-@pytest.mark.parametrize("dialect", ["openai", "openai-responses", "anthropic"])
-def test_contents_of_gemini_are_refused_elsewhere(dialect: str) -> None:
-    """The error names the dialect that takes them."""
-    given = [{"role": "user", "parts": [{"text": "hi"}]}]
-    with (
-        manager(store=MemoryStore(), dialect=dialect) as context,
-        pytest.raises(DialectError, match='dialect="gemini"'),
-    ):
-        context.prepare(given)
+    # Parts are Gemini's, whose dialect has to be named.
+    assert ('dialect="gemini"' in str(told.value)) == ("role" in message)
 
 
 def test_objects_of_a_framework_are_refused_too() -> None:

@@ -58,7 +58,7 @@ FORMATS = (
     "tau2-bench",
 )
 #: Turns of a run that are played unless all are.
-MOST = 10_000 if SOAK else 40
+MOST = 10_000 if SOAK else 24
 
 
 def recordings() -> list[Path]:

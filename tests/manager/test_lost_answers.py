@@ -317,10 +317,12 @@ def test_a_keep_that_fails_is_known_again() -> None:
     assert len(store.turns("s")) == 5
 
 
-@pytest.mark.parametrize("options", [{}, {"family": "team"}], ids=str)
-@pytest.mark.parametrize("plan", [["lost"], ["lost", "down"], ["ok", "lost"], ["down", "ok", "down"]], ids=str)
+@pytest.mark.parametrize("options", [{}, {"family": "team"}, {"family": "team", "write_behind": True}], ids=str)
+@pytest.mark.parametrize(
+    "plan", [["lost"], ["lost", "down"], ["ok", "lost"], ["down", "ok", "down"], ["lost", "lost", "lost"]], ids=str
+)
 def test_a_beginning_whose_answer_was_lost(plan: list[str], options: dict[str, Any]) -> None:
-    """A store that begins a session apart from its first records may lose either answer."""
+    """A store that begins a session apart from its first records may lose either answer, and more than once."""
     store = UnreliableStore(plan)
     with manager(store=store, **options) as context:
         for steps in range(6):

@@ -156,8 +156,10 @@ def adds_turns_and_prepares(opened: Open) -> None:
     context.prepare(history(4))
 
 
-for kind, value in {"text": "hello", "message": history(0)[0], "nothing": None, "number": 5}.items():
-    refused(f"messages_are_a_{kind}", 'give such as [{"role": "user"', lambda o, v=value: o().prepare(v))  # type: ignore[misc]
+for value in ("hello", b"hello", history(0)[0], None, 5):
+    kind = type(value).__name__
+    sentence = f'DialectError: messages is a {kind}, not a list of messages: give such as [{{"role": "user"'
+    refused(f"messages_are_a_{kind}", sentence, lambda o, v=value: o().prepare(v))  # type: ignore[misc]
 refused("the_whole_request", 'prepare(body["messages"]', lambda o: o().prepare({"messages": history(1)}))  # type: ignore[arg-type]
 refused("no_messages", "messages is empty", lambda o: o().prepare([]))
 refused("a_message_is_a_text", "messages[0] is", lambda o: o().prepare(["hello"]))
@@ -475,19 +477,13 @@ def test_a_misuse_is_answered_by_a_sentence(
     try:
         misuse(opened)
     except Exception as error:  # noqa: BLE001 - whatever is raised is the answer
-        said.append(str(error))
+        said.append(f"{type(error).__name__}: {error}")
     for context in contexts:
         context.close()
     for done in seen:
         said += [done.describe(), *done.notes, *(fault.what for fault in done.faults)]
     said += [caplog.text, capsys.readouterr().out]
     assert sentence in "\n".join(said)
-
-
-def test_the_table_has_what_was_found_and_more() -> None:
-    """76 were found by trial; each sentence has words, and no two rows are one misuse."""
-    assert len(ROWS) + 3 >= 96
-    assert all(re.search(r"\w", sentence) for sentence, _ in ROWS.values())
 
 
 @pytest.mark.parametrize(

@@ -107,38 +107,25 @@ def check(costs: Costs, agent: Agent, plain: BilledProvider) -> None:
     assert agent.raw_tokens == pytest.approx(plain.prompts, rel=0.005)
 
 
+#: What an agent does that the plain one does not, or that is in neither bill.
+HABITS: dict[str, Json] = {
+    "none": {},
+    # The plain agent makes no such calls, and is never sent what they returned.
+    "turns that only recall": {"recalls": range(30, STEPS, 6)},
+    # The turn stays, without the call of the recall and without its result.
+    "recalls beside other calls": {"beside": range(30, STEPS, 6)},
+    # A request that is made again, since the provider failed, is billed once.
+    "failed requests": {"failing": range(10, STEPS, 4)},
+    # The definitions are there for Elision alone, whoever puts them in.
+    "recall tools of the caller": {"offers": True},
+}
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-def test_saved_is_what_the_plain_agent_pays_more(shape: Shape) -> None:
+@pytest.mark.parametrize("habit", HABITS)
+def test_saved_is_what_the_plain_agent_pays_more(shape: Shape, habit: str) -> None:
     """Two agents do the same, one without Elision: what it is billed more is what Elision says it saved."""
-    agent = Agent(shape)
-    check(agent.run(), agent, bill_plain_agent(shape, STEPS))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_recalls_and_their_turns_are_left_out(shape: Shape) -> None:
-    """Now and then a turn only recalls. The plain agent makes no such calls, and is never sent what they returned."""
-    agent = Agent(shape, recalls=range(30, STEPS, 6))
-    check(agent.run(), agent, bill_plain_agent(shape, STEPS))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_recall_beside_other_calls_is_left_out(shape: Shape) -> None:
-    """The turn stays, without the call of the recall and without its result."""
-    agent = Agent(shape, beside=range(30, STEPS, 6))
-    check(agent.run(), agent, bill_plain_agent(shape, STEPS))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_failed_requests_are_in_neither_bill(shape: Shape) -> None:
-    """A request that is made again, since the provider failed, is billed once."""
-    agent = Agent(shape, failing=range(10, STEPS, 4))
-    check(agent.run(), agent, bill_plain_agent(shape, STEPS))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_recall_tools_that_the_caller_offers_are_left_out(shape: Shape) -> None:
-    """The definitions are there for Elision alone, whoever puts them in."""
-    agent = Agent(shape, offers=True)
+    agent = Agent(shape, **HABITS[habit])
     check(agent.run(), agent, bill_plain_agent(shape, STEPS))
 
 

@@ -2,8 +2,9 @@
 
 Each client sends a recorded run's own messages, in one of three shapes, with its tools and ours for recall; what comes
 out of `prepare` is held against the rules of the provider and, where the client's own request passes them, the types of
-its package. By default each file is tried in two shapes, each under one strategy and model, in turn, for its first
-turns; at some calls and wherever something was hidden. In a soak all runs under all strategies, whole, at every call.
+its package. By default each file is tried in one shape or, where there are few files, in two, each under one strategy
+and model, in turn, for its first turns; at some calls and wherever something was hidden. In a soak all runs under all
+strategies, whole, at every call.
 """
 
 from __future__ import annotations
@@ -127,12 +128,13 @@ def body(api: Api, model: str, parts: Json) -> Json:
 
 def tried(place: int) -> Iterator[tuple[Api, str, str]]:
     """(API, model, strategy) that the file at `place` is tried with."""
+    every = 2 if len(FILES) < 2 * len(SPECS) else len(APIS)
     for shift, api in enumerate(APIS):
         models = MODELS[api]
         if SOAK:
             yield from ((api, model, spec) for model in models for spec in SPECS)
-        elif (place + shift) % 2:
-            yield api, models[place % len(models)], SPECS[(place * len(APIS) + shift * 4) % len(SPECS)]
+        elif (place + shift) % every == 1:
+            yield api, models[place // every % len(models)], SPECS[(place + shift) // every * 4 % len(SPECS)]
 
 
 def test_every_strategy_is_tried() -> None:

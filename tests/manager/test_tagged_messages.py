@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from anthropic.types import MessageParam
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
@@ -326,7 +326,6 @@ _FIELDS = st.dictionaries(
 )
 
 
-@settings(max_examples=40)
 @given(
     api=st.sampled_from(APIS),
     fields=st.lists(_FIELDS, min_size=11, max_size=11),
@@ -350,7 +349,6 @@ def test_no_tags_are_sent(api: str, fields: list[Json], calls: list[int]) -> Non
 _USERS = st.lists(st.sampled_from(["words", "output", "kept"]), max_size=3)
 
 
-@settings(max_examples=40)
 @given(
     api=st.sampled_from(APIS),
     users=st.lists(_USERS, min_size=5, max_size=5),

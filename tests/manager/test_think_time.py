@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elision import Advanced, ContextManager
@@ -136,7 +136,6 @@ def test_collectors_get_every_call_in_order(thinks: bool) -> None:
     assert held.calls == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-@settings(max_examples=25, deadline=None)
 @given(thinks=st.lists(st.booleans(), min_size=9, max_size=9))
 def test_think_time_changes_no_byte(thinks: list[bool]) -> None:
     def run(waits: Iterator[bool]) -> tuple[list[Any], list[Any]]:

@@ -25,6 +25,8 @@ from tests.properties import invariants
 from tests.properties.builders import begin_session, call, head, long_text, result, turn, write_brief_summary
 from tests.properties.cases import CASES, SCHEDULES, SMALL, find_worst_ratio, play_run, write_summary
 from tests.properties.trajectories import trajectories
+from tests.properties.view_digest import digest_views
+from tests.soak import pair_cases
 
 UNCACHED = find_price_set("uncached")
 #: Each case has its share of a profile's examples: there are more than a hundred.
@@ -76,8 +78,9 @@ def test_the_cases_act(case: str) -> None:
         assert summary != case.startswith(("masking", "published"))
 
 
-@pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["masking", "published", "raw, fold", "masking, fold"])
+@pytest.mark.parametrize(
+    ("prices", "strategy"), pair_cases(sorted(SMALL), ["masking", "published", "raw, fold", "masking, fold"])
+)
 @settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=40, one_model=True))
 def test_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
@@ -86,8 +89,7 @@ def test_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None
 
 
 # Quiet runs without rules: see the expected failures in tests/strategies/test_policy.py for the others.
-@pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["summarization", "hybrid"])
+@pytest.mark.parametrize(("prices", "strategy"), pair_cases(sorted(SMALL), ["summarization", "hybrid"]))
 @settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=40, one_model=True, quiet=True))
 def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
@@ -143,8 +145,7 @@ def _prepared(session: Log, now: float | None, model: str) -> BudgetError | None
     return None
 
 
-@pytest.mark.parametrize("strategy", ["masking", "masking, fold"])
-@pytest.mark.parametrize("tokens", [400, 900, 2_500])
+@pytest.mark.parametrize(("tokens", "strategy"), pair_cases([400, 900, 2_500], ["masking", "masking, fold"]))
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=30, quiet=True), prices=st.sampled_from(sorted(SMALL)))
 def test_i7_masked_view_fits_or_says_so(strategy: str, tokens: int, run: Trajectory, prices: str) -> None:
@@ -153,9 +154,10 @@ def test_i7_masked_view_fits_or_says_so(strategy: str, tokens: int, run: Traject
 
 
 # Quiet runs without rules: see the expected failures in tests/strategies/test_budget_tiers.py for the others.
-@pytest.mark.parametrize("strategy", ["summarization", "hybrid", "two-tier", "hybrid, fold"])
-@pytest.mark.parametrize("tokens", [400, 900, 2_500])
-@settings(max_examples=PATIENCE * 2)
+@pytest.mark.parametrize(
+    ("strategy", "tokens"), pair_cases(["summarization", "hybrid", "two-tier", "hybrid, fold"], [400, 900, 2_500])
+)
+@settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=30, quiet=True), prices=st.sampled_from(sorted(SMALL)))
 def test_i7_summarized_view_fits_or_says_so(strategy: str, tokens: int, run: Trajectory, prices: str) -> None:
     """The same with summaries."""
@@ -163,17 +165,12 @@ def test_i7_summarized_view_fits_or_says_so(strategy: str, tokens: int, run: Tra
 
 
 def test_i3_in_any_process() -> None:
-    """The same run gives the same views in processes that hash differently."""
-    root = Path(__file__).parents[2]
-    found = {
-        subprocess.run(
-            [sys.executable, "-m", "tests.properties.view_digest"],
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1")
-    }
-    assert len(found) == 1
+    """The same run gives the same views in a process that hashes differently."""
+    seed = "0" if os.environ.get("PYTHONHASHSEED") != "0" else "1"
+    there = subprocess.check_output(
+        [sys.executable, "-m", "tests.properties.view_digest"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        text=True,
+    )
+    assert there == f"{digest_views()}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import msgspec
 import pytest
@@ -30,6 +31,7 @@ from tests.properties.cases import (
     write_summary,
 )
 from tests.properties.trajectories import trajectories
+from tests.soak import pair_cases, sample_cases
 
 PATIENCE = max(2, settings.default.max_examples // 8 if settings.default else 2)
 
@@ -74,7 +76,7 @@ def test_with_the_first_placeholder_and_then_always(case: str, run: Trajectory, 
     invariants.check_raw_is_untouched(played, repr(run))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sample_cases(CASES, 3))
 @settings(max_examples=PATIENCE)
 @given(run=trajectories(), prices=st.sampled_from(sorted(SMALL)))
 def test_from_the_start(case: str, run: Trajectory, prices: str) -> None:
@@ -124,21 +126,19 @@ def _until(events: list[Event], turns: int) -> list[Event]:
 # -- what it may cost -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["masking", "published"])
-@settings(max_examples=PATIENCE * 2)
+@pytest.mark.parametrize(("prices", "masks"), pair_cases(sorted(SMALL), [*product(["masking", "published"], SIZES)]))
+@settings(max_examples=PATIENCE * 4)
 @given(run=trajectories(most=40, one_model=True))
-def test_never_over_the_cap(strategy: str, prices: str, size: str, run: Trajectory) -> None:
+def test_never_over_the_cap(prices: str, masks: tuple[str, str], run: Trajectory) -> None:
     """With tools that enter, and whose every token is ours alone, masking stays within 1.10 x sending everything."""
+    strategy, size = masks
     ratio = find_worst_ratio(
         CASES[f"{strategy} x cache-aware"], SMALL[prices], run, write_summary, opened("first", size)
     )
     assert ratio <= 1.10 + 1e-9
 
 
-@pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["summarization", "hybrid"])
+@pytest.mark.parametrize(("prices", "strategy"), pair_cases(sorted(SMALL), ["summarization", "hybrid"]))
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=40, one_model=True, quiet=True))
 def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajectory) -> None:
@@ -147,8 +147,7 @@ def test_summaries_never_over_the_cap(strategy: str, prices: str, run: Trajector
     assert find_worst_ratio(plain, SMALL[prices], run, write_brief_summary, opened("first")) <= 1.10 + 1e-9
 
 
-@pytest.mark.parametrize("prices", sorted(SMALL))
-@pytest.mark.parametrize("strategy", ["masking", "published"])
+@pytest.mark.parametrize(("prices", "strategy"), pair_cases(sorted(SMALL), ["masking", "published"]))
 @settings(max_examples=PATIENCE * 2)
 @given(run=trajectories(most=40, one_model=True))
 def test_from_the_start_behind_a_head_of_usual_size(strategy: str, prices: str, run: Trajectory) -> None:

@@ -18,7 +18,7 @@ from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
 from tests.corpus import CORPUS, needs_corpus
 from tests.properties.cases import SIZER
-from tests.soak import SOAK
+from tests.soak import SOAK, pair_cases
 
 #: The calls at which each preset summarizes, in runs of 115 turns.
 PUBLISHED_CALLS = {
@@ -70,9 +70,8 @@ def list_summary_calls(preset: str, kinds: list[str]) -> tuple[int, ...]:
         return tuple(summary.call for summary in context.session.summaries())
 
 
-@pytest.mark.parametrize("kind", TURNS)
-@pytest.mark.parametrize("preset", ["paper-summarization", "paper-hybrid"])
-def test_each_kind_of_turn_is_summarized_at_the_published_calls(preset: str, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "preset"), pair_cases(TURNS, ["paper-summarization", "paper-hybrid"]))
+def test_each_kind_of_turn_is_summarized_at_the_published_calls(kind: str, preset: str) -> None:
     """Of turns without a word, of terse ones and of huge ones: no summary comes a call late."""
     assert list_summary_calls(preset, [kind]) == PUBLISHED_CALLS[preset]
 

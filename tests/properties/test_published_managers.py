@@ -23,8 +23,8 @@ from tests import published_managers
 from tests.published_documents import AnsweringModel, load_document, needs_documents
 from tests.soak import SOAK
 
-#: Random trajectories of all tests together: 60 in every run, 2,000 in a soak.
-TRAJECTORIES: Final = 2_000 if SOAK else 60
+#: Random trajectories of all tests together: 40 in every run, 2,000 in a soak.
+TRAJECTORIES: Final = 2_000 if SOAK else 40
 SYSTEM, TASK = "SYSTEM PROMPT", "THE TASK"
 WORDS: Final = (
     "alpha",

@@ -10,7 +10,8 @@ from tests.properties.cases import CASES, SMALL, play_run
 from tests.properties.trajectories import KINDS
 
 
-def main() -> None:
+def digest_views() -> str:
+    """Return the SHA-256 of what every third case shows of the run."""
     turns = tuple(KINDS[index % len(KINDS)](index, index * 37) for index in range(1, 26))
     run = Trajectory(id="fixed", head=head(), turns=turns)
     digest = hashlib.sha256()
@@ -18,8 +19,8 @@ def main() -> None:
         for seen in play_run(run, case, SMALL["anthropic"]).views:
             texts = [(each.kind, each.turn, each.index, each.text) for each in seen.segments]
             digest.update(repr(texts).encode("utf-8", "surrogatepass"))
-    print(digest.hexdigest())
+    return digest.hexdigest()
 
 
 if __name__ == "__main__":
-    main()
+    print(digest_views())

@@ -55,7 +55,7 @@ SPECS = (
     "hybrid(window=4, tail=4, summarize_at=12, fold=true)",
 )
 #: Turns that are played, and of how many runs of a file, unless all are.
-MOST, RUNS = (10_000, 10_000) if SOAK else (40, 1)
+MOST, RUNS = (10_000, 10_000) if SOAK else (24, 1)
 # An estimate is as good here, and fast.
 SIZER = Sizer(make_counter("estimate"))
 TYPES: Mapping[str, TypeAdapter[Any]] = {

@@ -1,4 +1,4 @@
-"""The tables for people say what the log says, whatever is in it, also in forks; names come back letter for letter."""
+"""What only PostgreSQL has of the tables for people: results as rows and JSON, short texts, any name, damage."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from elision.stores.postgres.store import PostgresStore
 from elision.stores.readable_tables import SHOWN, make_readable
 from elision.stores.store_urls import open_store
 from elision.trajectory.content import make_content
-from elision.trajectory.events import Event, HeadSet, PassDecided, TurnAdded, UsageReported
-from elision.trajectory.plan import Edit, Summary
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
-from elision.trajectory.usage import Usage
+from elision.trajectory.events import HeadSet, PassDecided, TurnAdded
+from elision.trajectory.plan import Edit
+from elision.trajectory.turn import Action, Head, Message, Turn
 from tests.stores.postgres_server import make_fresh_url
-from tests.stores.session_logs import add_turn, amend_turn, begin_session, hide_results, new_session, read_log
+from tests.stores.session_logs import add_turn, begin_session, hide_results
+from tests.stores.test_readable_tables import LONG, ask, list_rows
 
 
 @pytest.fixture
@@ -35,13 +35,9 @@ def store() -> Iterator[PostgresStore]:
     opened.close()
 
 
-def asked(store: PostgresStore, query: bytes, *parameters: object) -> list[tuple[Any, ...]]:
-    return store._database.read(lambda cursor: cursor.execute(query, parameters).fetchall())
-
-
 def shown_turns(store: PostgresStore, session: str = "s") -> list[dict[str, Any]]:
     """The rows of `session`, ids and places in the log left out."""
-    rows = asked(store, b"select to_jsonb(t) from agent_context_turns t where session = %s order by turn", session)
+    rows = ask(store, "select to_jsonb(t) from agent_context_turns t where session = ? order by turn", session)
     return [{name: value for name, value in row.items() if name not in ("session_id", "session")} for (row,) in rows]
 
 
@@ -72,55 +68,6 @@ def test_what_is_hidden_shows_since_when_and_by_what(store: PostgresStore) -> No
     store.append("s", (hide_results((1, 1), (2, 1), call=5, covers=2),), after=5, at=1.0)
     assert [each["summarized_at"] for each in shown_turns(store)] == [5, 5, None]
     assert [each["masked_at"] for each in shown_turns(store)] == [3, 5, None]
-
-
-def test_masks_of_what_is_not_there_change_nothing(store: PostgresStore) -> None:
-    """The log keeps whatever it is given; the tables show what there is."""
-    odd = hide_results((1, 9), (9, 1), (0, 1), (1, 0), (-1, -1), (1, 2**40), (2**70, 1), call=2)
-    begin_session(store, "s", add_turn(1, "a"), odd)
-    assert read_log(store) == [add_turn(1, "a"), odd]
-    assert shown_turns(store)[0]["masked_at"] is None
-
-
-def test_tokens_are_shown_whenever_they_come(store: PostgresStore) -> None:
-    """With the turn, before it, or behind it."""
-    usage = Usage(input=5, cache_read=90, cache_write=5, output=7)
-    begin_session(store)
-    store.append("s", (UsageReported(call=1, usage=usage),), after=0, at=1.0)
-    store.append("s", (add_turn(1), add_turn(2)), after=1, at=1.0)
-    store.append("s", (UsageReported(call=2, usage=usage), TurnAdded(Turn(index=3, usage=usage))), after=3, at=1.0)
-    store.append("s", (add_turn(4),), after=5, at=1.0)
-    assert [(each["input_tokens"], each["output_tokens"]) for each in shown_turns(store)] == [
-        (100, 7),
-        (100, 7),
-        (100, 7),
-        (None, None),
-    ]
-
-
-def test_a_fork_shows_its_turns_as_they_were(store: PostgresStore) -> None:
-    """What the parent amended, hid or was billed for later is no part of it: each equals a log written that far."""
-    usage = Usage(input=3, output=2)
-    events: list[Event] = [
-        add_turn(1, "one" * 300, "b", node="n1"),
-        add_turn(2, "two", node="n2"),
-        hide_results((1, 1), call=3),
-        amend_turn(2, "two again", node="n2b"),
-        UsageReported(call=2, usage=usage),
-        add_turn(3, "three"),
-        hide_results((1, 2), (2, 1), call=4, covers=1),
-        add_turn(4, "four"),
-    ]
-    begin_session(store, "s", *events)
-    for shared in range(1, len(events) + 1):
-        store.create(new_session(f"fork {shared}", parent="s", shared=shared))
-        begin_session(store, f"alone {shared}", *events[:shared])
-        fork, alone = (shown_turns(store, f"{kind} {shared}") for kind in ("fork", "alone"))
-        assert fork == alone, shared
-        words = b"select count(*) from agent_context_words w join agent_context_sessions s on s.id = w.session_id "
-        counts = [asked(store, words + b"where s.session = %s", f"{kind} {shared}")[0][0] for kind in ("fork", "alone")]
-        assert counts[0] == counts[1]
-    assert store.check() == []
 
 
 ARGUMENTS = (
@@ -168,7 +115,7 @@ def test_any_time_is_stored_and_shown_if_it_is_a_date(store: PostgresStore, at: 
     """Sessions keep the number as it was given."""
     begin_session(store, "s", add_turn(1), at=at)
     assert store.info("s").changed == at
-    assert asked(store, b"select created_at from agent_context_turns") == [(expected,)]
+    assert ask(store, "select created_at from agent_context_turns") == [(expected,)]
 
 
 def open_postgres_store(url: str) -> PostgresStore:
@@ -182,58 +129,19 @@ def test_short_texts_by_option() -> None:
     text = "line\n" * 5_000
     store = open_postgres_store(f"{make_fresh_url()}&turns=short")
     begin_session(store, "s", add_turn(1, text, said=text))
-    ((shown_text, chars, texts),) = asked(store, b"select text, chars, texts from agent_context_observations")
+    ((shown_text, chars, texts),) = ask(store, "select text, chars, texts from agent_context_observations")
     assert (len(shown_text), chars, len(texts)) == (SHOWN, len(text), 1)
     assert text.startswith(shown_text.removesuffix("…"))
-    assert asked(store, b"select encode(address, 'hex') from agent_context_texts") == [(texts[0],)]
-    assert asked(store, b"select action, observation from agent_context_turns") == [(None, None)]
+    assert ask(store, "select encode(address, 'hex') from agent_context_texts") == [(texts[0],)]
+    assert ask(store, "select action, observation from agent_context_turns") == [(None, None)]
     store.close()
 
 
-LONG = "NUL \0, lone \ud800, 大小 🗿\n" * 4_000
-
-
-def test_turns_are_read_whole(store: PostgresStore) -> None:
-    """Reasoning, text, calls and results of any length, each character but those that PostgreSQL cannot hold."""
-    called = Action(id="a", name="bash", arguments='{"command": "' + "x" * 9_000 + '"}')
-    results = tuple(
-        Observation(action_id="a", tool="bash", content=make_content(text)) for text in (LONG, "", "b" * 50)
-    )
-    whole = Turn(
-        index=1, reasoning=LONG, content=make_content("so" + LONG), actions=(called,), observations=results, at=5.0
-    )
-    begin_session(store, "s", TurnAdded(whole))
-    ((reasoning, said, action, observation, at),) = asked(
-        store, b'select reasoning, said, action, observation, extract(epoch from "timestamp") from agent_context_turns'
-    )
-    assert (reasoning, said) == (make_readable(LONG), "so" + make_readable(LONG))
-    assert action == f"bash {called.arguments}"
-    assert observation == "\n\n".join([make_readable(LONG), "", "b" * 50])
-    assert at == 5
-    each = asked(store, b"select text from agent_context_observations order by position")
-    assert each == [(make_readable(LONG),), ("",), ("b" * 50,)]
-
-
-TRANSCRIPT = (
-    b"select turn, observation, placeholder, summary from agent_context_transcript where session = %s order by 1"
-)
-
-
-def test_what_is_sent_in_the_place_of_a_turn(store: PostgresStore) -> None:
-    """A placeholder, and the newest summary that covers the turn; in a fork those of before."""
-    begin_session(store, "s", add_turn(1, "one", "more"), add_turn(2, "two"), hide_results((1, 1), (1, 2), call=3))
-    store.append("s", (hide_results(call=3, covers=1), add_turn(3, "three")), after=3, at=1.0)
-    newer = PassDecided(call=4, reason="due", summary=Summary(covers=2, text="both", block="[both]"))
-    store.append("s", (newer,), after=5, at=1.0)
-    store.create(new_session("fork", parent="s", shared=5))
-    first = (1, "one\n\nmore", "[t1.1]\n\n[t1.2]")
-    assert asked(store, TRANSCRIPT, "s") == [(*first, "both"), (2, "two", None, "both"), (3, "three", None, None)]
-    assert asked(store, TRANSCRIPT, "fork") == [(*first, "all"), (2, "two", None, None), (3, "three", None, None)]
-    assert asked(store, b"select session, call, covers, block from agent_context_summaries order by 1, 2") == [
-        ("fork", 3, 1, "[all]"),
-        ("s", 3, 1, "[all]"),
-        ("s", 4, 2, "[both]"),
-    ]
+def test_each_result_is_a_row(store: PostgresStore) -> None:
+    """With its whole text."""
+    begin_session(store, "s", add_turn(1, LONG, "", "b" * 50))
+    rows = ask(store, "select text from agent_context_observations order by position")
+    assert rows == [(make_readable(LONG),), ("",), ("b" * 50,)]
 
 
 def test_a_session_that_is_deleted_meanwhile_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +160,7 @@ def test_a_session_that_is_deleted_meanwhile_does_not_stop_the_others(monkeypatc
 
     monkeypatch.setattr(store, "length", delete_first)
     store.compact()
-    assert asked(store, TRANSCRIPT, "s") == [(1, make_readable(LONG), None, None)]
+    assert [row[:2] for row in list_rows(store)] == [(1, make_readable(LONG))]
     store.close()
     short.close()
 

@@ -118,12 +118,25 @@ def test_numbers_that_occur_twice_name_no_lines() -> None:
     assert moved.text == "[same as lines 51–70 from the top of t3.1, here numbered 501–520]"
 
 
-def test_lines_with_and_without_numbers() -> None:
-    """A heading and a listing repeat: the numbers of the listing are not those of the lines."""
-    source = "Here is src/app.py:\n" + number_lines("{:6}\t{}", CODE, 1)
-    found = fold(source + "\nend", source)
+LISTING, MOVED = (number_lines("{:6}\t{}", CODE, start) for start in (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "shown"),
+    [
+        # A heading and a listing repeat: the numbers of the listing are not those of the lines.
+        (f"src/app.py:\n{LISTING}", f"src/app.py:\n{LISTING}\nend", "[same as lines 1–41 from the top of t3.1]\nend"),
+        # The first lines of the source are no lines 1 to 40 of the file that it shows then.
+        (f"{SOURCE}\n     1\tx = 1\n     2\ty = 2", SOURCE, "[same as lines 1–40 from the top of t3.1]"),
+        # A reader cannot tell a line number from a number that a line begins with.
+        (f"{MOVED}\n  3 files changed", "\n".join(CODE[:20]), "[same as lines 1–20 from the top of t3.1]"),
+    ],
+)
+def test_lines_with_and_without_numbers(source: str, text: str, shown: str) -> None:
+    """Where both are in a source its lines are counted from its top."""
+    found = fold(text, source)
     assert found is not None
-    assert found.text == "[same as lines 1–41 from the top of t3.1]\nend"
+    assert found.text == shown
 
 
 def test_other_forms_of_numbers() -> None:
@@ -317,21 +330,6 @@ def test_lines_are_counted_as_they_are_shown() -> None:
     assert again.text == "[same as lines 5–24 of t2.1]"
     assert shown[4:24] == new
     assert unfold_text(again, {(2, 1): text}) == "\n".join(new)
-
-
-def test_lines_without_numbers_of_a_source_with_some() -> None:
-    """Its first lines are no lines 1 to 40 of the file that it shows then."""
-    listing = number_lines("{:6}\t{}", ["x = 1", "y = 2", "z = 3"], 1)
-    found = fold(SOURCE, f"{SOURCE}\n{listing}")
-    assert found is not None
-    assert found.text == "[same as lines 1–40 from the top of t3.1]"
-
-
-def test_numbers_in_the_text_count_too() -> None:
-    """A reader cannot tell a line number from a number that a line begins with."""
-    found = fold("\n".join(CODE[:20]), number_lines("{:6}\t{}", CODE, 3) + "\n  3 files changed")
-    assert found is not None
-    assert found.text == "[same as lines 1–20 from the top of t3.1]"
 
 
 def test_a_run_is_a_value() -> None:

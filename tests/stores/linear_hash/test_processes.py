@@ -22,7 +22,7 @@ from tests.stores.linear_hash.child_processes import SESSION, WIDTH, find_versio
 from tests.stores.session_logs import add_turn, begin_session, read_log
 
 ROOT = Path(__file__).parents[3]
-KILLS = 500 if SOAK else 8
+KILLS = 500 if SOAK else 5
 VERSIONS = 5_000 if SOAK else 150
 
 

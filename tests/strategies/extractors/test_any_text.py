@@ -96,7 +96,7 @@ _arguments = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=max(120, settings().max_examples))
 @given(
     tool=st.sampled_from(_TOOLS),
     arguments=_arguments,
