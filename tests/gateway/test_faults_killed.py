@@ -14,9 +14,9 @@ from elision.providers.provider import Api
 from elision.stores.store_urls import open_store
 from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_frames
-from tests.gateway.gateway_trial import find_api
-from tests.gateway.loopback_gateway import HttpClient, make_settings, run_gateway
-from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import find_api, open_trial
+from tests.gateway.loopback_gateway import HttpClient
+from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
 from tests.soak import SOAK
 
@@ -38,20 +38,12 @@ def said(api: Api, session: int, steps: int) -> bytes:
 async def undisturbed(calls: list[tuple[Api, int]]) -> dict[tuple[Api, int, int], bytes]:
     """What the provider gets at each call where nobody is killed."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            render_response(b"".join(render_frames(find_api(asked))), "200 OK", "content-type: text/event-stream")
-        )
-
     found = {}
-    given = {"gateway_off": False, "strategy": EAGER}
-    async with run_scripted_upstream(script) as upstream, run_gateway(make_settings(upstream.url, **given)) as gateway:
-        client = await gateway.connect()
+    async with open_trial() as (_, upstream, client):
         for api, session in calls:
             for steps in range(CALLS):
                 assert (await client.request("POST", PATHS[api], said(api, session, steps))).status == 200
                 found[api, session, steps] = upstream.requests[-1].body.replace(_MARK, b"")
-        client.close()
     return found
 
 
