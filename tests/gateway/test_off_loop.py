@@ -183,7 +183,7 @@ async def test_many_messages(api: Api, on_loop: Watched) -> None:
 async def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
     """Each is counted, described and hidden in its turn."""
     async with open_trial() as (_, upstream, client):
-        for steps in range(6):
+        for steps in range(4):
             await answered(client, api, make_body(api, steps, lines=MUCH // 20))
         assert PLACEHOLDER_PART in upstream.requests[-1].body
     assert on_loop == []
@@ -253,7 +253,7 @@ async def test_one_request_of_a_session_at_a_time_is_put_together(lines: int, mo
             return put_together(sent, *given)
 
         monkeypatch.setattr(MessageEncoder, "encode_messages", watched)
-        for steps in range(6):
+        for steps in range(4):
             await answered(client, "openai", make_body("openai", steps, lines=lines))
         assert PLACEHOLDER_PART in upstream.requests[-1].body
     assert locked

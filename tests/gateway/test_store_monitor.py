@@ -228,7 +228,7 @@ async def check_outage(url: str, fault: Callable[[], AbstractContextManager[None
             assert b"agent_context_gateway_store_outages_total 1.0" in page
         # Not before what the store missed is written.
         while await read_readiness() != (200, ""):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
         await ask(HIDING_STEPS + 2)
         await ask(HIDING_STEPS + 3)
         await gateway.wait_until_stored()
@@ -272,7 +272,7 @@ async def test_what_could_not_be_written_is_written_when_the_store_is_back(schem
             assert count_turns() < HIDING_STEPS
         # It is ready again when all of it is written: whoever ends it then loses nothing.
         while (await client.request("GET", "/readyz")).status != 200:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
         assert count_turns() == HIDING_STEPS
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from http.client import HTTPConnection
 from itertools import cycle
 from pathlib import Path
@@ -62,7 +63,8 @@ def drive(process: subprocess.Popen[str]) -> tuple[list[str], list[str]]:
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     while ask(url, "/readyz") != 200:
-        pass
+        # It needs the processor for what it loads.
+        time.sleep(0.02)
     print(file=process.stdin, flush=True)
     _, loaded = json.loads(process.stdout.readline())
     assert sorted(set(loaded)) == ["o200k_base.tiktoken.gz"]
