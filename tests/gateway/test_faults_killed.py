@@ -23,7 +23,7 @@ from tests.soak import SOAK
 #: Kills; each costs the start of a worker, which is why so few are in every test run.
 KILLS = int(os.environ.get("ELISION_KILLS", "500" if SOAK else "1"))
 #: Calls of one session.
-CALLS = 12
+CALLS = 12 if SOAK else 8
 #: Seconds until a killed worker is replaced, at most.
 PATIENCE = 60.0
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

@@ -33,7 +33,7 @@ from tests.soak import sample_cases
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 MODEL = "claude-sonnet-4-5"
 STRATEGY = "masking(window=4)"
-CALLS = 40
+CALLS = 30
 #: Seconds of the provider's clock between two exchanges.
 STEP = 7.0
 
