@@ -48,8 +48,7 @@ class RunningGateway:
     records: list[RequestRecord] = field(default_factory=list)
 
     async def connect(self) -> HttpClient:
-        host, port = self.url.removeprefix("http://").split(":")
-        return HttpClient(*await asyncio.open_connection(host, int(port)))
+        return await connect(self.url)
 
     async def ask(self, body: bytes, *fields: str, api: Api = "openai", path: str = "") -> HttpResponse:
         """Post one request over a connection of its own, to `path` or to the endpoint of `api`."""
@@ -62,6 +61,12 @@ class RunningGateway:
     async def wait_until_stored(self) -> None:
         """Wait until what was answered is stored: a client has its response before that."""
         await wait_until(lambda: not any(session.is_busy for session in self.worker.gateway.sessions))
+
+
+async def connect(url: str) -> HttpClient:
+    """A connection to a gateway, wherever it runs."""
+    host, port = url.removeprefix("http://").split(":")
+    return HttpClient(*await asyncio.wait_for(asyncio.open_connection(host, int(port)), TIMEOUT_SECONDS))
 
 
 async def wait_until(holds: Callable[[], object]) -> None:

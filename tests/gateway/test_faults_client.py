@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
 from tests.gateway.gateway_trial import open_trial
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, connect
 from tests.gateway.scripted_upstream import render_chunk, render_response
 from tests.gateway.serve_process import start_serve
 from tests.soak import sample_cases
@@ -49,11 +49,10 @@ def test_eighty_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Path) 
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             limits = {"AGENT_CONTEXT_GATEWAY_MAX_READ_BYTES": str(8 * MIB)}
             with start_serve(tmp_path, "--upstream-openai", url, "--store", "memory:", **limits) as gateway:
-                host, port = gateway.url.removeprefix("http://").split(":")
                 # What is loaded after the start is no part of what a body takes.
                 await asyncio.to_thread(gateway.wait_until_warm)
                 before = most = gateway.memory
-                client = HttpClient(*await asyncio.open_connection(host, int(port)))
+                client = await connect(gateway.url)
                 said = "transfer-encoding: chunked" if chunked else f"content-length: {size}"
                 client.send_request("POST", CHAT, b"", said, length=-1)
                 for _ in range(size // len(part)):

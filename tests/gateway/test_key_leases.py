@@ -20,9 +20,9 @@ from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import PATHS, make_body
 from tests.gateway.gateway_trial import answer_soundly, open_trial
 from tests.gateway.loopback_gateway import (
-    HttpClient,
     HttpResponse,
     RunningGateway,
+    connect,
     make_settings,
     run_gateway,
     wait_until,
@@ -316,8 +316,7 @@ async def fleet(
 
 
 async def ask_once(gateway: ServeProcess | RunningGateway, task: str) -> HttpResponse:
-    host, port = gateway.url.removeprefix("http://").split(":")
-    client = HttpClient(*await asyncio.open_connection(host, int(port)))
+    client = await connect(gateway.url)
     try:
         body = make_body("openai", 0, task=task)
         return await client.request("POST", PATHS["openai"], body, "authorization: Bearer k1")

@@ -49,9 +49,9 @@ from tests.gateway.conversation_bytes import (
     make_history,
     render_whole,
 )
-from tests.gateway.gateway_trial import JSON_HEADER, find_api, open_trial
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
 from tests.gateway.loopback_gateway import HttpClient, wait_until
-from tests.gateway.scripted_upstream import ReceivedRequest, render_response
+from tests.gateway.scripted_upstream import answer_always, render_response
 from tests.soak import sample_cases
 
 #: Characters of a text that takes a while, whatever is done with it.
@@ -271,13 +271,8 @@ async def test_a_compressed_request(on_loop: Watched) -> None:
 @pytest.mark.parametrize("api", APIS)
 async def test_a_large_answer(api: Api, on_loop: Watched) -> None:
     """What it cost is read of it all the same, recall offered or not."""
-
-    async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        said = render_whole(find_api(asked)).replace(b"All is done.", b"word " * (MUCH // 5))
-        writer.write(render_response(said, "200 OK", JSON_HEADER))
-        await writer.drain()
-
-    async with open_trial(provider) as (gateway, _, client):
+    said = render_whole(api).replace(b"All is done.", b"word " * (MUCH // 5))
+    async with open_trial(answer_always(render_response(said, "200 OK", JSON_HEADER))) as (gateway, _, client):
         for steps in (1, 6, 7):
             await answered(client, api, make_body(api, steps))
         await gateway.wait_until_stored()

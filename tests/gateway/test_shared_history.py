@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from tests.gateway.conversation_bytes import (
 )
 from tests.gateway.gateway_trial import JSON_HEADER, open_trial
 from tests.gateway.loopback_gateway import HttpClient, HttpResponse
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, answer_always, render_response
 from tests.soak import pair_cases
 
 ALL_APIS: tuple[Api, ...] = (*APIS, "gemini")
@@ -55,9 +54,9 @@ class Provider:
 
     plan: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
 
-    async def answer(self, asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def answer(self, asked: ReceivedRequest) -> bytes:
         reply = make_reply(calls=[self.plan.pop(0)] if self.plan else ())
-        writer.write(render_response(_render_reply(asked, reply), "200 OK", JSON_HEADER))
+        return render_response(_render_reply(asked, reply), "200 OK", JSON_HEADER)
 
 
 @dataclass(slots=True)
@@ -133,7 +132,7 @@ async def test_two_credentials_share_no_session_and_no_recall(
     keys = ("opensesame-of-one", "opensesame-of-two")
     provider = Provider()
 
-    async with open_trial(provider.answer, gateway_log="json") as (gateway, upstream, client):
+    async with open_trial(answer_always(provider.answer), gateway_log="json") as (gateway, upstream, client):
         one, two = (
             Agent(api, *PLACES[place](key), word, client) for key, word in zip(keys, (SECRET, "own"), strict=True)
         )
@@ -157,7 +156,7 @@ async def test_a_fork_recalls_what_it_shares_and_nothing_later(api: Api) -> None
     """With one key: the part before the fork by handle and by the parent's name; nothing that the parent did later."""
     provider = Provider()
 
-    async with open_trial(provider.answer) as (_, upstream, client):
+    async with open_trial(answer_always(provider.answer)) as (_, upstream, client):
         fields = ("authorization: Bearer one",)
         parent = await Agent(api, fields, "", SECRET, client).work()
         fork = Agent(api, fields, "", "own", client)
@@ -176,7 +175,7 @@ async def test_two_credentials_share_no_limit(place: str) -> None:
     """The first call of a key is not refused for what another one spent."""
     provider = Provider()
 
-    async with open_trial(provider.answer, gateway_key_max_turns=2) as (*_, client):
+    async with open_trial(answer_always(provider.answer), gateway_key_max_turns=2) as (*_, client):
         one, two = (Agent("gemini", *PLACES[place](key), "own", client) for key in ("one", "two"))
         assert [(await one.ask(steps)).status for steps in range(3)] == [200, 200, 429]
         assert (await two.ask(0)).status == 200

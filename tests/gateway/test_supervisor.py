@@ -20,17 +20,12 @@ from elision.errors import ElisionError
 from elision.gateway import supervisor
 from elision.gateway.server import bind_socket
 from elision.gateway.supervisor import _WorkerPool
-from tests.gateway.loopback_gateway import HttpClient, make_settings
+from tests.gateway.loopback_gateway import HttpClient, connect, make_settings
 from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
 from tests.gateway.serve_process import TIMEOUT_SECONDS, ServeProcess, start_serve
 
 CHAT = "/v1/chat/completions"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-async def connect(url: str) -> HttpClient:
-    host, port = url.removeprefix("http://").split(":")
-    return HttpClient(*await asyncio.wait_for(asyncio.open_connection(host, int(port)), TIMEOUT_SECONDS))
 
 
 async def refused(url: str) -> None:

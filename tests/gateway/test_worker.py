@@ -58,7 +58,7 @@ def test_the_dashboard_looks_while_sessions_come() -> None:
         async with run_gateway(make_settings(gateway_off=False)) as gateway:
             looking = threading.Thread(target=look, args=(gateway.worker,))
             looking.start()
-            for number in range(150):
+            for number in range(80):
                 begin(gateway.worker, f"task {number}")
             over.set()
             looking.join()
