@@ -6,8 +6,10 @@ Profiles: `quick` by default; `soak` with ELISION_SOAK=1, or by HYPOTHESIS_PROFI
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import gc
+import inspect
 import itertools
 import os
 import socket
@@ -149,6 +151,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: _PLACES.get(_find_file(item), len(_PLACES)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    asyncio.run(pyfuncitem.obj(**given))
+    return True
 
 
 def pytest_collection_finish() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sqlite3
 import subprocess
@@ -47,13 +46,11 @@ def test_a_call_is_prepared_and_recorded(calls: GuardedCalls) -> None:
     assert calls.sessions.open("s").prepare(history).diagnostics.costs.billed is not None
 
 
-def test_the_asynchronous_twin_does_the_same(calls: GuardedCalls) -> None:
-    async def work() -> None:
-        call = await calls.begin_async("s", make_history("openai", 6))
-        assert count_hidden(call.messages) == 4
-        assert not await call.retry_async(ValueError("no network"))
+async def test_the_asynchronous_twin_does_the_same(calls: GuardedCalls) -> None:
 
-    asyncio.run(work())
+    call = await calls.begin_async("s", make_history("openai", 6))
+    assert count_hidden(call.messages) == 4
+    assert not await call.retry_async(ValueError("no network"))
 
 
 def test_messages_of_another_kind_are_mirrored(calls: GuardedCalls) -> None:
@@ -115,14 +112,12 @@ def test_recall_tools_are_defined_and_answered(calls: GuardedCalls) -> None:
     assert calls.answer_recall("s", "elision_recall", {"handle": "t1.1", "head": 1}).startswith("1: 1")
 
 
-def test_recall_is_answered_off_the_loop(calls: GuardedCalls) -> None:
-    async def work() -> None:
-        await calls.begin_async("s", make_history("openai", 6))
-        answer = await calls.answer_recall_async("s", "elision_recall", '{"handle": "t1.1", "head": 1}')
-        assert answer.startswith("1: 1")
-        assert await calls.answer_recall_async("", "elision_recall", {}) == RECALL_FAULT
+async def test_recall_is_answered_off_the_loop(calls: GuardedCalls) -> None:
 
-    asyncio.run(work())
+    await calls.begin_async("s", make_history("openai", 6))
+    answer = await calls.answer_recall_async("s", "elision_recall", '{"handle": "t1.1", "head": 1}')
+    assert answer.startswith("1: 1")
+    assert await calls.answer_recall_async("", "elision_recall", {}) == RECALL_FAULT
 
 
 def test_an_adapter_closes_the_sessions_that_it_made() -> None:

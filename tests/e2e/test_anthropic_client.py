@@ -15,6 +15,7 @@ from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from tests.e2e.doors import EAGER, FOLDING, Wire, gateway, recorded
+from tests.soak import pair_cases
 
 Json = dict[str, Any]
 Ask = Callable[..., Json]
@@ -106,8 +107,7 @@ def worked_through(client: anthropic.Anthropic, way: str, run: Any, **more: Any)
 # -- whole runs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
-@pytest.mark.parametrize("way", ["plain", "helper"])
+@pytest.mark.parametrize(("way", "strategy"), pair_cases(["plain", "helper"], [EAGER, FOLDING]))
 def test_a_run(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     """Every answer is the recorded one, every request that is made of the client's is sound, and it is one session."""
     with gateway(provider.url, strategy=strategy) as door, wire.claude(door.url) as client:
@@ -119,8 +119,7 @@ def test_a_run(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     assert b"elision_recall" in provider.requests[-1].raw
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("thinking", [None, THINKING])
+@pytest.mark.parametrize(("way", "thinking"), pair_cases(WAYS, [None, THINKING]))
 def test_nothing_hidden_is_the_client_s_very_bytes(provider: Playback, wire: Wire, way: str, thinking: Any) -> None:
     """Where nothing is hidden the provider gets what the client wrote, byte for byte, and gets nothing marked."""
     more = {} if thinking is None else {"thinking": thinking}
@@ -142,8 +141,7 @@ def test_until_something_is_hidden_the_bytes_are_the_client_s(provider: Playback
     assert b"cache_control" in provider.requests[-1].raw
 
 
-@pytest.mark.parametrize("way", ["plain", "helper"])
-@pytest.mark.parametrize("strategy", [EAGER, FOLDING])
+@pytest.mark.parametrize(("way", "strategy"), pair_cases(["helper", "plain"], [EAGER, FOLDING]))
 def test_thinking_that_is_bound_to_nothing(wire: Wire, way: str, strategy: str) -> None:
     """Signed thinking and parallel calls survive beside what is hidden, at a model that does not mind."""
     with (
@@ -170,8 +168,9 @@ def test_thinking_that_is_bound(provider: Playback, wire: Wire, way: str) -> Non
     assert {request.status for request in provider.requests} == {200}
 
 
-@pytest.mark.parametrize("way", ["plain", "helper"])
-@pytest.mark.parametrize("strategy", ["raw(fold=true)", EAGER.replace(")", ", fold=true)")])
+@pytest.mark.parametrize(
+    ("way", "strategy"), pair_cases(["plain", "helper"], ["raw(fold=true)", EAGER.replace(")", ", fold=true)")])
+)
 def test_thinking_that_is_bound_beside_folded_results(provider: Playback, wire: Wire, way: str, strategy: str) -> None:
     """Repeated lines are folded as they arrive, and every later request has them in the same bytes."""
     with gateway(provider.url, strategy=strategy) as door, wire.claude(door.url) as client:
@@ -252,14 +251,6 @@ def test_counting_models_and_prefixes(provider: Playback, wire: Wire) -> None:
         with pytest.raises(anthropic.NotFoundError):
             client.messages.batches.retrieve("none")
     assert provider.violations == []
-
-
-def test_off_is_off(provider: Playback, wire: Wire) -> None:
-    """The client's own switch: nothing changes, and no session is named."""
-    with gateway(provider.url) as door, wire.claude(door.url, default_headers={"x-elision": "off"}) as client:
-        worked_through(client, "plain", RUN)
-    assert [request.raw for request in provider.requests] == wire.bodies
-    assert set(wire.sessions) == {None}
 
 
 def test_errors_are_the_client_s_own(provider: Playback, wire: Wire) -> None:

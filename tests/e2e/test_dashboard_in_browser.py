@@ -30,7 +30,7 @@ from tests.gateway.dashboard.recorded_sessions import (
     record_hostile_session,
     record_session,
 )
-from tests.soak import SOAK
+from tests.soak import SOAK, pair_cases
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -111,6 +111,7 @@ class Opened:
 
 
 Open = Callable[..., Opened]
+Fresh = tuple[SqliteStore, str]
 
 
 @pytest.fixture
@@ -157,13 +158,22 @@ def url(store: SqliteStore) -> Iterator[str]:
         yield served.url
 
 
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Fresh]:
+    """An empty store, and the address of its dashboard. Pages that a test opens are closed before it."""
+    kept = SqliteStore(tmp_path / "agent.db")
+    with Served(kept) as served:
+        yield kept, served.url
+    kept.close()
+
+
 def boxes(opened: Opened, selector: str) -> list[dict[str, float]]:
     script = "s => [...document.querySelectorAll(s)].map(node => node.getBoundingClientRect().toJSON())"
     found: list[dict[str, float]] = opened.run(script, selector)
     return found
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), pair_cases([1280, 360], ["light", "dark"]))
 def test_it_draws(opened: Open, url: str, width: int, scheme: str) -> None:
     """On a desk, in the dark and on a phone there is everything, and nothing scrolls sideways."""
     page = opened(url, "billing", width=width, scheme=scheme)
@@ -345,25 +355,22 @@ def test_what_cannot_be_read_is_not_copied(opened: Open, url: str) -> None:
     page.until("document.getElementById('reader-state').textContent.startsWith('Not copied: ')")
 
 
-def test_signs_of_two_units_are_read_once(opened: Open, tmp_path: Path) -> None:
+def test_signs_of_two_units_are_read_once(fresh: Fresh, opened: Open) -> None:
     """A text that is longer in JavaScript than in Python, because of its emoji, is shown and copied without a gap."""
-    kept = SqliteStore(tmp_path / "agent.db")
+    kept, url = fresh
     text = "".join(f"{number} 🍊\n" for number in range(10_000))
     with ContextManager("masking(window=1, schedule=every-turn)", store=kept, session="fruit") as context:
         context.turns.begin("Count.")
         for result in (text, "ok", "ok"):
             context.turns.add("", {"name": "count", "arguments": {}}, result)
         context.turns.view()
-    with Served(kept) as served:
-        page = opened(served.url, "fruit")
-        page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=served.url)
-        page.page.locator("#hidden .open").first.click()
-        page.page.click("#copy")
-        page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
-        assert page.run("navigator.clipboard.readText()") == text
-        assert page.run("document.getElementById('reader-text').textContent") == text
-        page.close()
-    kept.close()
+    page = opened(url, "fruit")
+    page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
+    page.page.locator("#hidden .open").first.click()
+    page.page.click("#copy")
+    page.until("document.getElementById('reader-state').textContent.startsWith('Copied')")
+    assert page.run("navigator.clipboard.readText()") == text
+    assert page.run("document.getElementById('reader-text').textContent") == text
 
 
 def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
@@ -393,38 +400,20 @@ def test_it_follows_a_session_that_grows(opened: Open, tmp_path: Path) -> None:
     theirs.close()
 
 
-def test_an_empty_store_says_how_to_begin(opened: Open, tmp_path: Path) -> None:
-    """Without a session the page says where to point a client, and shows the first one that comes by itself."""
-    kept = SqliteStore(tmp_path / "agent.db")
-    with Served(kept) as served:
-        page = opened(served.url, wait=False)
-        page.until("!document.getElementById('empty').hidden")
-        assert f"{served.url}v1" in page.text("#way-openai")
-        assert f"ANTHROPIC_BASE_URL={served.url.rstrip('/')}" in page.text("#way-anthropic")
-        assert page.width <= 1280
-        record_session(kept, "first", MINI, 2)
-        page.until("document.querySelector('#chart svg') && document.getElementById('empty').hidden")
-        page.close()
-    kept.close()
-
-
-def test_shadow_mode_says_so(opened: Open, tmp_path: Path) -> None:
+def test_shadow_mode_says_so(fresh: Fresh, opened: Open) -> None:
     """Where nothing was changed, nothing was saved: the page says what would have been."""
-    kept = SqliteStore(tmp_path / "agent.db")
+    kept, url = fresh
     record_session(kept, "shade", MINI, 12, "masking(window=2)", shadow=True)
-    with Served(kept) as served:
-        page = opened(served.url, wait=False)
-        page.until("document.querySelector('#chart svg') && document.querySelector('#sessions .saved').textContent")
-        assert "would have" in page.text("#totals")
-        assert "Shadow mode" in page.text("#scope")
-        assert "are hypothetical" in page.text("#shadow")
-        page.close()
-    kept.close()
+    page = opened(url, wait=False)
+    page.until("document.querySelector('#chart svg') && document.querySelector('#sessions .saved').textContent")
+    assert "would have" in page.text("#totals")
+    assert "Shadow mode" in page.text("#scope")
+    assert "are hypothetical" in page.text("#shadow")
 
 
-def test_folded_results_are_listed(opened: Open, tmp_path: Path) -> None:
+def test_folded_results_are_listed(fresh: Fresh, opened: Open) -> None:
     """What is shorter as it arrives is named, with the line that takes the place of others; it opens whole."""
-    kept = SqliteStore(tmp_path / "agent.db")
+    kept, url = fresh
     rows = "\n".join(f"warning {number * number}: unit {number} is not used by any other one" for number in range(40))
     with ContextManager("raw(fold=true)", store=kept, session="s", recall="caller") as context:
         context.turns.begin("Build it.")
@@ -432,22 +421,19 @@ def test_folded_results_are_listed(opened: Open, tmp_path: Path) -> None:
             context.turns.view()
             context.turns.add("", {"name": "bash", "arguments": {"command": f"make {number}"}}, text)
         context.turns.view()
-    with Served(kept) as served:
-        page = opened(served.url, wait=False)
-        page.until("document.querySelectorAll('#hidden .how').length === 1")
-        (folded,) = page.run("[...document.querySelectorAll('#hidden .open')].map(node => node.innerText)")
-        assert "t2.1" in folded
-        assert "folded" in folded
-        assert "[same as lines 2–41 of t1.1" in folded
-        assert "0 summarized, 1 visible" in " ".join(page.run("document.body.innerText").split())
-        assert "2 calls of 3 hid nothing new." in page.run("document.body.innerText")
-        page.close()
-    kept.close()
+    page = opened(url, wait=False)
+    page.until("document.querySelectorAll('#hidden .how').length === 1")
+    (folded,) = page.run("[...document.querySelectorAll('#hidden .open')].map(node => node.innerText)")
+    assert "t2.1" in folded
+    assert "folded" in folded
+    assert "[same as lines 2–41 of t1.1" in folded
+    assert "0 summarized, 1 visible" in " ".join(page.run("document.body.innerText").split())
+    assert "2 calls of 3 hid nothing new." in page.run("document.body.innerText")
 
 
-def test_a_call_that_returns_a_recall_leaves_the_raw_line(opened: Open, tmp_path: Path) -> None:
+def test_a_call_that_returns_a_recall_leaves_the_raw_line(fresh: Fresh, opened: Open) -> None:
     """With nothing hidden it would not be made: the line stays where it is, and no figure says zero."""
-    kept = SqliteStore(tmp_path / "agent.db")
+    kept, url = fresh
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
     messages = stored.opening()
     with ContextManager(EAGER, store=kept, session="s", model=stored.MODEL) as context:
@@ -463,19 +449,16 @@ def test_a_call_that_returns_a_recall_leaves_the_raw_line(opened: Open, tmp_path
         context.prepare(messages, tools=tools)
         messages += stored.looked(8)
         context.prepare(messages, tools=tools)
-    with Served(kept) as served:
-        page = opened(served.url, "s")
-        for line in ("#chart .raw-line", "#sessions .spark .raw-line"):
-            drawn = page.run("s => document.querySelector(s).getAttribute('d')", line)
-            heights = [float(point.split()[1]) for point in re.split("[ML]", drawn)[1:]]
-            assert len(heights) == 10
-            assert heights == sorted(heights, reverse=True)
-        page.page.focus("#chart")
-        for key in ("End", "ArrowLeft"):
-            page.page.keyboard.press(key)
-        assert "nothing hidden no such call" in page.text("#tip")
-        page.close()
-    kept.close()
+    page = opened(url, "s")
+    for line in ("#chart .raw-line", "#sessions .spark .raw-line"):
+        drawn = page.run("s => document.querySelector(s).getAttribute('d')", line)
+        heights = [float(point.split()[1]) for point in re.split("[ML]", drawn)[1:]]
+        assert len(heights) == 10
+        assert heights == sorted(heights, reverse=True)
+    page.page.focus("#chart")
+    for key in ("End", "ArrowLeft"):
+        page.page.keyboard.press(key)
+    assert "nothing hidden no such call" in page.text("#tip")
 
 
 def test_the_theme_is_kept(opened: Open, url: str) -> None:
@@ -539,50 +522,31 @@ def test_a_session_is_named_by_its_task(opened: Open, url: str, fruits: str) -> 
     assert "Count the oranges." in page.text("#sessions")
 
 
-def test_tasks_that_begin_alike_are_named_from_where_they_part(opened: Open, tmp_path: Path) -> None:
+def test_tasks_that_begin_alike_are_named_from_where_they_part(fresh: Fresh, opened: Open) -> None:
     """A scaffold begins each task with the same words; they tell no session from another."""
-    kept = SqliteStore(tmp_path / "agent.db")
+    kept, url = fresh
     scaffold = "You are given a repository and an issue. Solve the following issue within the repository: "
     for what in ("printer", "parser"):
         with ContextManager("masking", store=kept, session=f"s-{what}", model="gpt-5") as context:
             context.prepare([{"role": "user", "content": f"{scaffold}the {what} fails"}])
-    with Served(kept) as served:
-        page = opened(served.url, wait=False)
-        page.until("document.querySelectorAll('#sessions .model').length === 2")
-        names = page.run("[...document.querySelectorAll('#sessions bdi')].map(node => node.textContent)")
-        assert sorted(names) == ["… parser fails", "… printer fails"]
-        page.close()
-    kept.close()
+    page = opened(url, wait=False)
+    page.until("document.querySelectorAll('#sessions .model').length === 2")
+    names = page.run("[...document.querySelectorAll('#sessions bdi')].map(node => node.textContent)")
+    assert sorted(names) == ["… parser fails", "… printer fails"]
 
 
-def test_one_session_is_told_once(opened: Open, tmp_path: Path) -> None:
-    """The sums of a store with one session are those of the session; with two they are there."""
-    kept = SqliteStore(tmp_path / "agent.db")
-    record_session(kept, "first", MINI, 4)
-    with Served(kept) as served:
-        page = opened(served.url)
-        assert page.run("document.getElementById('totals').hidden")
-        record_session(kept, "second", MINI, 2, now=1_700_000_500.0)
-        page.until("!document.getElementById('totals').hidden")
-        page.close()
-    kept.close()
-
-
-def test_a_played_provider_bills_nobody(opened: Open, tmp_path: Path) -> None:
+def test_a_played_provider_bills_nobody(fresh: Fresh, opened: Open) -> None:
     """The page says who answered, and nowhere that it was billed."""
-    kept = SqliteStore(tmp_path / "agent.db")
+    kept, url = fresh
     messages = [{"role": "user", "content": "hello"}]
     with ContextManager("masking", store=kept, session="s", model="gpt-5") as context:
         context.prepare(messages)
         context.record({"prompt_tokens": 1_000, "completion_tokens": 5, "played": True})
-    with Served(kept) as served:
-        page = opened(served.url)
-        assert "Nothing was billed" in page.text("#played")
-        assert "a played provider answered" in page.text("#session-tiles")
-        assert "nothing was billed" in page.text("#scope")
-        assert "billed, as reported" not in page.text("body")
-        page.close()
-    kept.close()
+    page = opened(url)
+    assert "Nothing was billed" in page.text("#played")
+    assert "a played provider answered" in page.text("#session-tiles")
+    assert "nothing was billed" in page.text("#scope")
+    assert "billed, as reported" not in page.text("body")
 
 
 def test_the_legend_has_the_signs_that_occur(opened: Open, url: str, fruits: str) -> None:
@@ -611,16 +575,6 @@ def test_the_page_names_its_version_and_its_documentation(opened: Open, url: str
     assert f"Elision {elision.__version__}" in page.text("footer")
     guide = page.run("document.querySelector('footer > p:last-child code').textContent")
     assert (Path(elision.__file__).parents[2] / guide).exists()
-
-
-def test_sessions_are_found_by_name(opened: Open, url: str) -> None:
-    """What is typed leaves the sessions whose names hold it."""
-    page = opened(url, "billing")
-    page.page.fill("#search", "MARSH")
-    page.until("document.querySelectorAll('#sessions > li').length === 1")
-    assert page.text("#found") == "1 session found"
-    page.page.click("#sessions a")
-    page.until("document.getElementById('session-key').textContent === 'marshmallow'")
 
 
 # -- one session after another -----------------------------------------------------------------------------------------
@@ -685,17 +639,9 @@ def is_all_of(page: Opened, fruit: str) -> None:
     page.page.keyboard.press("Escape")
 
 
-def test_after_a_click_all_rows_are_of_the_session_that_was_picked(opened: Open, fruits: str) -> None:
-    """Handles, calls and places repeat in every session: nothing of the one shown before stays on the page."""
-    page = opened(fruits)
-    for fruit in ("apples", "oranges", "apples"):
-        page.page.locator("#sessions a", has_text=fruit).click()
-        page.until("document.getElementById('session-key').textContent === text", fruit)
-        is_all_of(page, fruit)
-
-
 def test_two_tabs_show_each_its_own_session(opened: Open, fruits: str) -> None:
-    """Two tabs of one browser go different ways, and each shows one session alone."""
+    """Two tabs of one browser go different ways, and each shows one session alone: handles, calls and places repeat in
+    every session, and nothing of the one shown before stays on the page."""
     first, second = opened(fruits, "apples"), opened(fruits, "oranges")
     for page, fruit in ((first, "apples"), (second, "oranges")):
         page.until("document.getElementById('session-key').textContent === text", fruit)
@@ -757,6 +703,8 @@ def test_a_walk_from_the_first_visit_to_many_sessions(
         page.until("document.getElementById('headline').textContent.startsWith('Ready')")
         assert "No session yet" in page.text("#empty")
         assert f"OPENAI_BASE_URL={served.url}v1" in page.text("#way-openai")
+        assert f"ANTHROPIC_BASE_URL={served.url.rstrip('/')}" in page.text("#way-anthropic")
+        assert page.width <= 1280
 
         record_session(kept, "first", PI, 24, EAGER, now=1_700_000_000.0)
         page.page.wait_for_selector("#chart svg")

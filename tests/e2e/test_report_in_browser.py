@@ -18,6 +18,7 @@ from elision.lab.tuning.tuning_result import Tuning
 from tests.lab.report.studies import HOSTILE, empty, hostile, study
 from tests.lab.report.test_tuning_reports import MADE_BY
 from tests.lab.report.tunings import tuning
+from tests.soak import pair_cases
 
 if TYPE_CHECKING:
     from playwright.sync_api import Dialog, Page
@@ -96,7 +97,7 @@ def _shown(opened: Opened, selector: str) -> list[tuple[float, float]]:
     return [size for size in _sizes(opened, selector) if size[1]]
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+@pytest.mark.parametrize(("width", "scheme"), pair_cases([1280, 390], ["light", "dark"]))
 def test_charts_are_drawn(opened: Open, width: int, scheme: str) -> None:
     """On a desk, in the dark and on a phone every chart has its marks, and the page does not scroll sideways."""
     report = opened(study(), width=width, scheme=scheme)
@@ -197,8 +198,7 @@ def test_a_tuning_fits_a_desk_and_a_phone(opened: Open) -> None:
         assert report.run("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("page", [study, tuning])
+@pytest.mark.parametrize(("page", "width"), pair_cases([study, tuning], [390, 1280]))
 def test_the_mark_of_the_recommended_strategy_holds_its_word(
     opened: Open, page: Callable[[], Study | Tuning], width: int
 ) -> None:

@@ -6,8 +6,8 @@ the very same objects on, knows the history again at the next call, and reads th
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from elision.testing.recorded_provider import Terms
 from elision.testing.recorded_run import RecordedRun
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
+from tests.soak import pair_cases
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 CALLS = 14
@@ -150,18 +151,39 @@ def prompt(usage: Any) -> int:
     return usage.prompt_tokens if hasattr(usage, "prompt_tokens") else usage.input_tokens
 
 
-STRATEGIES = pytest.mark.parametrize("strategy", [EAGER, FOLDING], ids=["masking", "hybrid"])
-APIS = pytest.mark.parametrize("api", MODELS)
-
-
-@APIS
-@STRATEGIES
-def test_sync_clients(api: Api, strategy: str, run: Trajectory, server: Playback) -> None:
-    """A whole run over the client's sync door, its objects appended as they came."""
-    agent = Agent(api, run, strategy=strategy)
+@contextmanager
+def open_client(api: Api, server: Playback) -> Iterator[Callable[..., Any]]:
+    """What asks the provider, in the words of its own client."""
     with (
         openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as ours,
         anthropic.Anthropic(base_url=server.url, api_key="any", max_retries=0) as claude,
+    ):
+        chat, responses = ours.chat.completions.create, ours.responses.create
+        yield {"openai": chat, "openai-responses": responses, "anthropic": claude.messages.create}[api]
+
+
+APIS = pytest.mark.parametrize("api", MODELS)
+
+
+@pytest.mark.parametrize(("api", "strategy"), pair_cases(MODELS, [EAGER, FOLDING]))
+def test_sync_clients(api: Api, strategy: str, run: Trajectory, server: Playback) -> None:
+    """A whole run over the client's sync door, its objects appended as they came."""
+    agent = Agent(api, run, strategy=strategy)
+    with open_client(api, server) as create:
+        while agent.at < CALLS:
+            agent.take(create(**agent.request(agent.context.prepare(agent.messages))))
+    agent.check(server)
+    assert (strategy == FOLDING) == bool(agent.told[-1].diagnostics.summaries)
+
+
+@APIS
+async def test_async_clients(api: Api, run: Trajectory, server: Playback) -> None:
+    """The same over the async doors, of the client's and of ours."""
+    agent = Agent(api, run)
+
+    async with (
+        openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as ours,
+        anthropic.AsyncAnthropic(base_url=server.url, api_key="any", max_retries=0) as claude,
     ):
         create: dict[str, Any] = {
             "openai": ours.chat.completions.create,
@@ -169,31 +191,8 @@ def test_sync_clients(api: Api, strategy: str, run: Trajectory, server: Playback
             "anthropic": claude.messages.create,
         }
         while agent.at < CALLS:
-            agent.take(create[api](**agent.request(agent.context.prepare(agent.messages))))
-    agent.check(server)
-    assert (strategy == FOLDING) == bool(agent.told[-1].diagnostics.summaries)
-
-
-@APIS
-def test_async_clients(api: Api, run: Trajectory, server: Playback) -> None:
-    """The same over the async doors, of the client's and of ours."""
-    agent = Agent(api, run)
-
-    async def work() -> None:
-        async with (
-            openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as ours,
-            anthropic.AsyncAnthropic(base_url=server.url, api_key="any", max_retries=0) as claude,
-        ):
-            create: dict[str, Any] = {
-                "openai": ours.chat.completions.create,
-                "openai-responses": ours.responses.create,
-                "anthropic": claude.messages.create,
-            }
-            while agent.at < CALLS:
-                view = await agent.context.prepare_async(agent.messages)
-                agent.take(await create[api](**agent.request(view)))
-
-    asyncio.run(work())
+            view = await agent.context.prepare_async(agent.messages)
+            agent.take(await create[api](**agent.request(view)))
     agent.check(server)
 
 
@@ -201,17 +200,9 @@ def test_async_clients(api: Api, run: Trajectory, server: Playback) -> None:
 def test_objects_and_json_are_one_history(api: Api, run: Trajectory, server: Playback) -> None:
     """A client that keeps its history as JSON, or reads it back from a file, goes on with the same session."""
     agent = Agent(api, run)
-    with (
-        openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as ours,
-        anthropic.Anthropic(base_url=server.url, api_key="any", max_retries=0) as claude,
-    ):
-        create: dict[str, Any] = {
-            "openai": ours.chat.completions.create,
-            "openai-responses": ours.responses.create,
-            "anthropic": claude.messages.create,
-        }
+    with open_client(api, server) as create:
         while agent.at < 6:
-            agent.take(create[api](**agent.request(agent.context.prepare(agent.messages))))
+            agent.take(create(**agent.request(agent.context.prepare(agent.messages))))
     before = agent.context.prepare(agent.messages)
     dumped = [json_of(message) for message in agent.messages]
     after = agent.context.prepare(dumped)
@@ -240,11 +231,7 @@ def test_an_error_of_the_client_teaches_the_window(run: Trajectory) -> None:
     with Playback([run], Terms(key="any", window=9_000)) as server:
         for api in ("openai", "anthropic"):
             agent = Agent(api, run, strategy="masking(window=9)")
-            with (
-                openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0) as ours,
-                anthropic.Anthropic(base_url=server.url, api_key="any", max_retries=0) as claude,
-            ):
-                create: Any = ours.chat.completions.create if api == "openai" else claude.messages.create
+            with open_client(api, server) as create:
                 refused = 0
                 while agent.at < CALLS:
                     view = agent.context.prepare(agent.messages)

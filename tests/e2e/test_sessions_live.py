@@ -12,9 +12,8 @@ from elision.testing.builders import step, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.trajectory.trajectory import Trajectory
-from tests.e2e.agents import APIS, Agent
+from tests.e2e.agents import APIS
 from tests.e2e.doors import Wire, gateway
-from tests.e2e.scripted_model import RECALL, Asked, ResponsePart, bash, model, recall, search, text
 
 LEFT = trajectory(*(step(n, f"left {n}\n" + "a left line\n" * 40) for n in range(1, 9)), id="left")
 RIGHT = trajectory(*(step(n, f"right {n}\n" + "a right line\n" * 40) for n in range(1, 9)), id="right")
@@ -69,32 +68,6 @@ def test_agents_with_the_same_first_words_do_not_mix(api: Api) -> None:
     left, right = (set(wire.sessions[1:]) for wire in wires)
     assert len(left) == len(right) == 1
     assert left != right
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_two_keys_share_nothing(api: Api) -> None:
-    """The same history under another key begins anew, and nothing recalls or finds what another key's sessions hide."""
-
-    def line(asked: Asked) -> list[ResponsePart]:
-        number = len(upstream.asked)
-        lines = {14: [recall("t7.1", 0)], 15: [search("value_7_12", 1)], 16: [text("Nothing.", "x")]}
-        return lines.get(number) or [bash(number)]
-
-    with model(line) as upstream, gateway(upstream.url) as door:
-        mine, theirs, others = Wire(), Wire(), Wire()
-        with opened(api, mine, door.url, "mine") as client:
-            agent = Agent(api=api, client=client, streamed=False)
-            agent.run(8)
-        with opened(api, others, door.url, "other") as client:
-            other = Agent(api=api, client=client, streamed=False, task="Something else.")
-            other.run(6)
-        with opened(api, theirs, door.url, "theirs") as agent.client:
-            agent.run(1)
-    assert upstream.problems == []
-    assert not set(mine.sessions) & set(theirs.sessions)
-    answered = upstream.asked[15]
-    assert b"not found" in answered.raw
-    assert b"value_7_" not in answered.raw.replace(b"value_7_12", b"")
 
 
 def _worked(api: Api, client: Any, follower: Follower, until: int) -> None:
@@ -164,28 +137,8 @@ def test_a_compaction_by_the_client_goes_on(api: Api) -> None:
         follower = Follower(LEFT, api)
         _worked(api, client, follower, 7)
         history = follower._history
-        size = {"openai": 2, "anthropic": 2, "openai-responses": 2}[api] * 2
-        follower._history = [{"role": "user", "content": "Summary of all that was done."}, *history[-size:]]
+        follower._history = [{"role": "user", "content": "Summary of all that was done."}, *history[-4:]]
         while not follower.done:
             follower.take(asked(api, client, follower.request, "run:left"))
     assert provider.violations == []
     assert len({name.partition("~")[0] for name in wire.sessions if name}) == 1
-
-
-def test_moved_cache_markers_are_no_change() -> None:
-    """An agent that moves its breakpoints along with its newest message is one session, and keeps what is hidden."""
-    wire = Wire()
-    mark = {"cache_control": {"type": "ephemeral"}}
-    with Playback(LEFT) as provider, gateway(provider.url) as door, wire.claude(door.url) as client:
-        follower = Follower(LEFT, "anthropic")
-        while not follower.done:
-            request: Any = follower.request
-            last = request["messages"][-1]
-            marked = {**last["content"][-1], **mark}
-            request["messages"][-1] = {**last, "content": [*last["content"][:-1], marked]}
-            follower.take(asked("anthropic", client, request))
-    assert provider.violations == []
-    assert len(set(wire.sessions)) == 1
-    assert RECALL.encode() in provider.requests[-1].raw
-    hidden = [request.raw.count(b"hidden") for request in provider.requests]
-    assert hidden == sorted(hidden)

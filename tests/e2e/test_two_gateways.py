@@ -131,6 +131,8 @@ def test_two_processes_on_postgres(tmp_path: Path, strategy: str, at_once: bool)
     with_store(url, assert_whole)
 
 
+# What is said of two workers one by one is part of every run: tests/gateway/test_faults_killed.py.
+@pytest.mark.soak
 def test_two_workers_on_sqlite(tmp_path: Path) -> None:
     """Two workers of one gateway, whichever takes the connection: the very bytes that one would send."""
     url = f"sqlite:///{tmp_path}/s.db"

@@ -37,7 +37,7 @@ its table (P), and the 25 complaints, most painful first (C).
 | C17 | sub-agents share state | manager/test_histories.py::test_sub_agents_have_sessions_of_their_own |
 | C18 | per-tool rules missing or bypassed on some path | field/test_complaints.py::test_18_rules_hold_on_every_route |
 | C19 | proxies that break streams, unknown fields, thinking, tool search | field/test_complaints.py::test_19_what_is_unknown_passes, gateway/test_server.py::test_chunks_pass_as_they_come, gateway/test_header_fields.py::test_all_else_passes_as_it_came, providers/anthropic/test_stream.py::test_events_that_nobody_knows_pass, e2e/test_recall_through_gateway.py::test_with_thinking_around |
-| C20 | sessions mixed, races | manager/test_histories.py::test_the_second_writer_is_told, manager/test_histories.py::test_forks_do_not_bind_each_other, test_field.py::test_sessions_do_not_share_state, e2e/test_sessions_live.py::test_two_keys_share_nothing, gateway/test_in_flight.py::test_two_requests_of_a_session_say_what_each_of_them_said |
+| C20 | sessions mixed, races | manager/test_histories.py::test_the_second_writer_is_told, manager/test_histories.py::test_forks_do_not_bind_each_other, test_field.py::test_sessions_do_not_share_state, gateway/test_shared_history.py::test_two_credentials_share_no_session_and_no_recall, gateway/test_in_flight.py::test_two_requests_of_a_session_say_what_each_of_them_said |
 | C21 | secrets kept in summaries, stores and logs | e2e/test_secrets.py::test_summaries_hold_none, e2e/test_secrets.py::test_exports_hold_none, e2e/test_secrets.py::test_a_bug_of_ours_tells_none, field/test_gateways.py::test_keys_are_nowhere; the raw store keeps them by design |
 | C22 | stores that grow without bound | field/test_complaints.py::test_22_what_repeats_is_stored_once, stores/test_contract_space.py |
 | C23 | images | field/test_complaints.py::test_23_images_count_and_are_kept |
@@ -74,7 +74,11 @@ def test_the_tests_are_there(item: str) -> None:
     """Each test that the table names exists under that name."""
     for path, name in re.findall(r"([\w/]+\.py)(?:::(\w+))?", rows()[item]):
         file = TESTS / path
-        names = {node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)}
+        names = {
+            node.name
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
         assert name in names or (not name and names), f"{path}::{name}"
 
 
@@ -82,5 +86,9 @@ def test_every_test_of_this_folder_is_in_the_table() -> None:
     """A regression test that nobody knows of is soon lost."""
     files = ("test_complaints.py", "test_gateways.py")
     bodies = [node for file in files for node in ast.parse((TESTS / "field" / file).read_text()).body]
-    names = {node.name for node in bodies if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    names = {
+        node.name
+        for node in bodies
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
     assert {name for name in names if f"::{name}" not in (__doc__ or "")} == set()

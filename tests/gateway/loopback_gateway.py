@@ -6,13 +6,16 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from elision.gateway.request_record import RequestRecord
 from elision.gateway.server import GatewayServer, bind_socket, format_url
 from elision.gateway.settings import GatewaySettings, gateway_settings
 from elision.gateway.worker import Worker
+from elision.providers.provider import Api
+from tests.gateway.conversation_bytes import PATHS
 
 NOWHERE = Path("/nowhere")
 #: Seconds after which a test that waits has failed; the machine may be busy.
@@ -36,20 +39,34 @@ def make_settings(upstream: str = "none", **given: Any) -> GatewaySettings:
 
 @dataclass(slots=True)
 class RunningGateway:
-    """server: `begin_stop` ends it. ended: done when it has stopped."""
+    """server: `begin_stop` ends it. ended: done when it has stopped. records: of all requests that are over."""
 
     worker: Worker
     server: GatewayServer
     ended: asyncio.Future[None]
     url: str
+    records: list[RequestRecord] = field(default_factory=list)
 
     async def connect(self) -> HttpClient:
-        host, port = self.url.removeprefix("http://").split(":")
-        return HttpClient(*await asyncio.open_connection(host, int(port)))
+        return await connect(self.url)
+
+    async def ask(self, body: bytes, *fields: str, api: Api = "openai", path: str = "") -> HttpResponse:
+        """Post one request over a connection of its own, to `path` or to the endpoint of `api`."""
+        client = await self.connect()
+        try:
+            return await client.request("POST", path or PATHS[api], body, "content-type: application/json", *fields)
+        finally:
+            client.close()
 
     async def wait_until_stored(self) -> None:
         """Wait until what was answered is stored: a client has its response before that."""
         await wait_until(lambda: not any(session.is_busy for session in self.worker.gateway.sessions))
+
+
+async def connect(url: str) -> HttpClient:
+    """A connection to a gateway, wherever it runs."""
+    host, port = url.removeprefix("http://").split(":")
+    return HttpClient(*await asyncio.wait_for(asyncio.open_connection(host, int(port)), TIMEOUT_SECONDS))
 
 
 async def wait_until(holds: Callable[[], object]) -> None:
@@ -63,7 +80,8 @@ async def wait_until(holds: Callable[[], object]) -> None:
 @asynccontextmanager
 async def run_gateway(found: GatewaySettings) -> AsyncIterator[RunningGateway]:
     """The gateway that `found` describes; it is stopped at the end, unless it is already."""
-    worker, up = Worker(found), asyncio.Event()
+    records: list[RequestRecord] = []
+    worker, up = Worker(found, records.append), asyncio.Event()
     # No test's time limit is for what a process loads once.
     await asyncio.to_thread(worker.warm_up)
     listening = bind_socket(found.host, found.port)
@@ -72,7 +90,7 @@ async def run_gateway(found: GatewaySettings) -> AsyncIterator[RunningGateway]:
     ended = asyncio.ensure_future(server.serve([listening]))
     await asyncio.wait({ended, asyncio.ensure_future(up.wait())}, return_when=asyncio.FIRST_COMPLETED)
     try:
-        yield RunningGateway(worker, server, ended, url)
+        yield RunningGateway(worker, server, ended, url, records)
     finally:
         server.begin_stop()
         await asyncio.wait_for(ended, TIMEOUT_SECONDS)

@@ -125,11 +125,16 @@ def render_chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def answer_always(raw: bytes) -> Script:
-    """A script that answers each request with these bytes."""
+def answer_always(raw: bytes | Callable[[ReceivedRequest], bytes], then: str = "") -> Script:
+    """A script that answers each request with these bytes. then: `close` the connection, or be `silent`."""
 
     async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw)
+        writer.write(raw if isinstance(raw, bytes) else raw(asked))
+        if then == "close":
+            writer.close()
+            return
         await writer.drain()
+        if then == "silent":
+            await asyncio.Event().wait()
 
     return script

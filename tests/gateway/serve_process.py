@@ -77,6 +77,14 @@ class ServeProcess:
             time.sleep(0.01)
         return found
 
+    def wait_until_warm(self) -> None:
+        """Wait until the first request after that loads nothing."""
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while b'"warm": true' not in self.send_request("/readyz")[1]:
+            assert time.monotonic() < until, self.log
+            # It needs the processor for what it loads.
+            time.sleep(0.02)
+
     def end_process(self, number: int = signal.SIGTERM) -> int:
         if self.popen.poll() is None:
             self.popen.send_signal(number)

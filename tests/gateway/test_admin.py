@@ -2,68 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
-
-from tests.gateway.loopback_gateway import HttpClient, HttpResponse, make_settings, run_gateway
-from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import HttpClient, make_settings, run_gateway
+from tests.gateway.scripted_upstream import answer_always, render_response
 
 TOKEN = "correct-horse-battery"
 PAGES = ("/", "/metrics", "/elision/api/totals", "/elision/no-such-page")
 
 
-def trial(what: Callable[[HttpClient], Awaitable[None]], **given: Any) -> None:
-    async def run() -> None:
-        async with run_gateway(make_settings(**given)) as gateway:
-            client = await gateway.connect()
-            await what(client)
-            client.close()
-
-    asyncio.run(run())
-
-
-def statuses(path: str, *fields: str, **given: Any) -> HttpResponse:
-    found: list[HttpResponse] = []
-
-    async def what(client: HttpClient) -> None:
-        found.append(await client.request("GET", path, b"", *fields))
-
-    trial(what, **given)
-    return found[0]
+@asynccontextmanager
+async def open_client(**given: Any) -> AsyncIterator[HttpClient]:
+    """A connection to a gateway."""
+    async with run_gateway(make_settings(**given)) as gateway:
+        client = await gateway.connect()
+        yield client
+        client.close()
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:8377", "localhost", "localhost:1", "[::1]:8377", "gateway.localhost"])
-def test_names_of_this_machine(host: str) -> None:
-    """A browser on the machine opens the page by any of its own names."""
-    assert statuses("/", f"host: {host}").status == 200
+async def test_names_of_this_machine() -> None:
+    """A browser on it opens the page by any of its own names; a page elsewhere whose name points here now is refused,
+    whatever it asks for."""
+    async with open_client() as client:
+        for host in ("127.0.0.1:8377", "localhost", "localhost:1", "[::1]:8377", "gateway.localhost"):
+            assert (await client.request("GET", "/", b"", f"host: {host}")).status == 200, host
+        for host in ("evil.example", "127.0.0.1.evil.example:8377", "192.168.0.9", "", "localhost.evil"):
+            for path in PAGES:
+                got = await client.request("GET", path, b"", f"host: {host}")
+                assert (got.status, b"for this machine" in got.body) == (403, True), (host, path)
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8377", "192.168.0.9", "", "localhost.evil"])
-@pytest.mark.parametrize("path", PAGES)
-def test_a_name_that_was_bound_anew(path: str, host: str) -> None:
-    """A page elsewhere whose name points here now is refused, whatever it asks for."""
-    got = statuses(path, f"host: {host}")
-    assert got.status == 403
-    assert b"for this machine" in got.body
-
-
-def test_health_is_open() -> None:
+async def test_health_is_open() -> None:
     """Load balancers ask by address or any name, and without a token."""
-
-    async def what(client: HttpClient) -> None:
+    async with open_client(
+        gateway_upstream_openai="http://127.0.0.1:1", gateway_admin_token=TOKEN, gateway_host="0.0.0.0"
+    ) as client:
         for path in ("/healthz", "/readyz"):
             assert (await client.request("GET", path, b"", "host: 10.1.2.3")).status == 200
 
-    trial(what, gateway_upstream_openai="http://127.0.0.1:1", gateway_admin_token=TOKEN, gateway_host="0.0.0.0")
 
-
-def test_beyond_loopback_it_takes_the_token() -> None:
+async def test_beyond_loopback_it_takes_the_token() -> None:
     """As a header, or as a cookie that the address sets once; by any name, and nothing else will do."""
-
-    async def what(client: HttpClient) -> None:
+    async with open_client(gateway_host="0.0.0.0", gateway_admin_token=TOKEN) as client:
         host = "host: gateway.example"
         for path in PAGES:
             got = await client.request("GET", path, b"", host)
@@ -85,55 +68,39 @@ def test_beyond_loopback_it_takes_the_token() -> None:
         assert TOKEN not in cookie
         assert (await client.request("GET", "/", b"", host, f"cookie: {cookie.split(';')[0]}")).status == 200
 
-    trial(what, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)
+
+async def test_where_the_token_leads() -> None:
+    """The page is the one that was asked for, and never another machine's; on loopback it is wanted, too, where one is
+    set, since others may use the machine."""
+    async with open_client(gateway_admin_token=TOKEN) as client:
+        assert (await client.request("GET", f"//evil.example/?token={TOKEN}")).status != 303
+        got = await client.request("GET", f"/elision//evil.example?token={TOKEN}")
+        assert got.headers["location"].startswith("/elision/")
+        assert (await client.request("GET", "/")).status == 401
+        assert (await client.request("GET", "/", b"", f"authorization: Bearer {TOKEN}")).status == 200
 
 
-def test_where_the_token_leads() -> None:
-    """The page is the one that was asked for, and never another machine's."""
-    got = statuses(f"//evil.example/?token={TOKEN}", gateway_admin_token=TOKEN)
-    assert got.status != 303
-    got = statuses(f"/elision//evil.example?token={TOKEN}", gateway_admin_token=TOKEN)
-    assert got.headers["location"].startswith("/elision/")
-
-
-def test_a_token_counts_on_loopback_too() -> None:
-    """Where one is set it is wanted, since others may use the machine."""
-    assert statuses("/", gateway_admin_token=TOKEN).status == 401
-    assert statuses("/", f"authorization: Bearer {TOKEN}", gateway_admin_token=TOKEN).status == 200
-
-
-def test_other_sites_change_nothing() -> None:
+async def test_other_sites_change_nothing() -> None:
     """A request that is more than a look, sent by another site's page, is refused."""
-
-    async def what(client: HttpClient) -> None:
+    async with open_client() as client:
         got = await client.request("POST", "/elision/api/totals", b"", "origin: https://evil.example")
         assert (got.status, got.body) == (403, b"another site's page asks for this\n")
         got = await client.request("POST", "/elision/api/totals", b"", "origin: http://127.0.0.1", "host: 127.0.0.1")
         assert got.status == 405
 
-    trial(what)
 
-
-def test_the_api_needs_no_token() -> None:
+async def test_the_api_needs_no_token() -> None:
     """Clients bring their provider's key; the token is for the owner's pages alone, and is never sent on."""
-
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
-            run_gateway(make_settings(upstream.url, gateway_host="0.0.0.0", gateway_admin_token=TOKEN)) as gateway,
-        ):
-            client = await gateway.connect()
-            got = await client.request("POST", "/v1/chat/completions", b"{}", "host: any.example")
-            assert got.body == b"ok"
-            client.close()
-
-    asyncio.run(run())
+    async with open_trial(
+        answer_always(render_response(b"ok")), gateway_host="0.0.0.0", gateway_admin_token=TOKEN, gateway_off=True
+    ) as (*_, client):
+        got = await client.request("POST", "/v1/chat/completions", b"{}", "host: any.example")
+        assert got.body == b"ok"
 
 
-def test_not_ready() -> None:
+async def test_not_ready() -> None:
     """A gateway without a provider, or whose store does not answer, is alive and not ready; it says which."""
-
-    async def what(client: HttpClient) -> None:
+    async with open_client() as client:
         assert (await client.request("GET", "/healthz")).status == 200
         got = await client.request("GET", "/readyz")
         assert got.status == 503
@@ -147,29 +114,20 @@ def test_not_ready() -> None:
             "warm": True,
         }
 
-    trial(what)
 
-
-def test_a_provider_that_is_not_reached() -> None:
+async def test_a_provider_that_is_not_reached() -> None:
     """Readiness says so as soon as a request has found out, and until one is answered; it stays ready."""
+    async with open_trial(
+        answer_always(render_response(b"ok")), gateway_upstream_anthropic="http://127.0.0.1:9", gateway_off=True
+    ) as (*_, client):
 
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
-            run_gateway(make_settings(upstream.url, gateway_upstream_anthropic="http://127.0.0.1:9")) as gateway,
-        ):
-            client = await gateway.connect()
+        async def reached() -> object:
+            got = await client.request("GET", "/readyz")
+            assert got.status == 200
+            return got.json()["upstream_reached"]
 
-            async def reached() -> object:
-                got = await client.request("GET", "/readyz")
-                assert got.status == 200
-                return got.json()["upstream_reached"]
-
-            assert await reached() is None
-            assert (await client.request("POST", "/v1/messages", b"{}")).status == 502
-            assert await reached() is False
-            assert (await client.request("POST", "/v1/chat/completions", b"{}")).status == 200
-            assert await reached() is True
-            client.close()
-
-    asyncio.run(run())
+        assert await reached() is None
+        assert (await client.request("POST", "/v1/messages", b"{}")).status == 502
+        assert await reached() is False
+        assert (await client.request("POST", "/v1/chat/completions", b"{}")).status == 200
+        assert await reached() is True

@@ -21,20 +21,20 @@ from elision.trajectory.events import Event, HeadSet, RequestSent, UsageReported
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
 from tests.gateway.conversation_bytes import (
-    APIS,
-    EAGER,
     HIDING_STEPS,
     MODELS,
-    PATHS,
-    PLACEHOLDER_PART,
     make_body,
     make_history,
     render_frames,
-    render_refusal,
     render_whole,
 )
-from tests.gateway.loopback_gateway import HttpResponse, RunningGateway, make_settings, run_gateway
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import EVENTS_HEADER, open_trial, refuse_edited, render_sound
+from tests.gateway.loopback_gateway import HttpResponse, RunningGateway, make_settings
+from tests.gateway.scripted_upstream import (
+    ReceivedRequest,
+    answer_always,
+    render_response,
+)
 
 MODEL = MODELS["anthropic"]
 #: Of one answer of `conversation_bytes` (1,000 tokens in, 20 out), at claude-sonnet-4-5's list prices.
@@ -45,206 +45,152 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]
 
 
-async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-    """Answers in the shape of whichever API is asked."""
-    api = next(api for api, path in PATHS.items() if path in asked.line)
-    writer.write(render_response(render_whole(api), "200 OK", "content-type: application/json"))
-    await writer.drain()
-
-
-def live(upstream: ScriptedUpstream, **given: Any) -> Any:
-    return run_gateway(make_settings(upstream.url, gateway_off=False, **given))
+async def send(
+    gateway: RunningGateway, api: Api, raw: bytes, *fields: str, key: str = "k1", path: str = ""
+) -> HttpResponse:
+    named = f"x-api-key: {key}" if api == "anthropic" else f"authorization: Bearer {key}"
+    return await gateway.ask(raw, named, *fields, api=api, path=path)
 
 
 async def ask(gateway: RunningGateway, api: Api, steps: int, key: str = "k1", **fields: Any) -> HttpResponse:
-    client = await gateway.connect()
-    try:
-        named = f"x-api-key: {key}" if api == "anthropic" else f"authorization: Bearer {key}"
-        return await client.request("POST", PATHS[api], make_body(api, steps, **fields), named)
-    finally:
-        client.close()
+    return await send(gateway, api, make_body(api, steps, **fields), key=key)
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("api", APIS)
-def test_a_session_at_its_turns_is_refused(api: Api) -> None:
-    """Beyond `max_turns` nothing is sent, and clients are told in their own shape not to try again."""
+@pytest.mark.parametrize(
+    ("api", "limits"),
+    [
+        ("openai", {"gateway_session_max_turns": 2, "gateway_at_limit": "refuse"}),
+        # A user who sets a limit means it.
+        ("openai-responses", {"max_turns": 2}),
+        ("anthropic", {"strategy": "code", "max_turns": 2}),
+    ],
+)
+async def test_a_session_at_its_turns_is_refused(api: Api, limits: dict[str, Any]) -> None:
+    """Beyond `max_turns` nothing is sent unless told otherwise, and clients are told in their own shape not to try
+    again."""
+    async with open_trial(**limits) as (gateway, upstream, _):
+        for steps in range(2):
+            got = await ask(gateway, api, steps)
+            assert (got.status, "x-elision-stop" in got.headers) == (200, False)
+        for _ in range(2):
+            got = await ask(gateway, api, 2)
+            assert (got.status, got.headers["x-should-retry"]) == (429, "false")
+            assert got.json()["error"]["type"] == "rate_limit_error"
+            assert "session_max_turns: this session has made 2 of 2 turns" in got.json()["error"]["message"]
+        # Another task is another session.
+        assert (await ask(gateway, api, 0, task="Write the docs.")).status == 200
+        assert len(upstream.requests) == 3
 
-    async def test() -> None:
-        async with run_scripted_upstream(provider) as upstream:
-            limits = {"gateway_session_max_turns": 2, "gateway_at_limit": "refuse"}
-            async with live(upstream, **limits) as gateway:
-                for steps in range(2):
-                    got = await ask(gateway, api, steps)
-                    assert (got.status, "x-elision-stop" in got.headers) == (200, False)
-                got = await ask(gateway, api, 2)
-                assert got.status == 429
-                assert got.headers["x-should-retry"] == "false"
-                assert got.json()["error"]["type"] == "rate_limit_error"
-                assert "session_max_turns: this session has made 2 of 2 turns" in got.json()["error"]["message"]
-                # Another task is another session.
-                assert (await ask(gateway, api, 0, task="Write the docs.")).status == 200
-            assert len(upstream.requests) == 3
 
-    run(test)
-
-
-def test_a_session_at_its_turns_is_hinted() -> None:
+async def test_a_session_at_its_turns_is_hinted() -> None:
     """With `hint` the answer comes with a header that names the limit, and the very bytes went out."""
-
-    async def test() -> None:
-        limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "hint"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
-            assert "x-elision-stop" not in (await ask(gateway, "openai", 0)).headers
-            got = await ask(gateway, "openai", 1)
-            assert got.status == 200
-            assert got.headers["x-elision-stop"] == "session_max_turns: this session has made 1 of 1 turns"
-            assert upstream.requests[-1].body == make_body("openai", 1)
-
-    run(test)
+    limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "hint"}
+    async with open_trial(**limits) as (gateway, upstream, _):
+        assert "x-elision-stop" not in (await ask(gateway, "openai", 0)).headers
+        got = await ask(gateway, "openai", 1)
+        assert got.status == 200
+        assert got.headers["x-elision-stop"] == "session_max_turns: this session has made 1 of 1 turns"
+        assert upstream.requests[-1].body == make_body("openai", 1)
 
 
-@pytest.mark.parametrize("given", [{"max_turns": 2}, {"strategy": "code", "max_turns": 2}], ids=["setting", "preset"])
-def test_limits_refuse_unless_told_otherwise(given: dict[str, Any]) -> None:
-    """A user who sets a limit means it: unless told otherwise, the gateway answers 429 beyond it, and asks nobody."""
-
-    async def test() -> None:
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **given) as gateway:
-            assert [(await ask(gateway, "openai", steps)).status for steps in range(4)] == [200, 200, 429, 429]
-            told = (await ask(gateway, "openai", 2)).json()["error"]["message"]
-            assert "session_max_turns: this session has made 2 of 2 turns" in told
-            assert len(upstream.requests) == 2
-
-    run(test)
-
-
-def test_a_session_at_its_cost() -> None:
+async def test_a_session_at_its_cost() -> None:
     """What the provider said of the newest answer counts for the next request."""
-
-    async def test() -> None:
-        limits = {"gateway_session_max_cost_usd": 1.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
-            assert [(await ask(gateway, "anthropic", steps)).status for steps in range(3)] == [200, 200, 429]
-            said = (await ask(gateway, "anthropic", 2)).json()["error"]["message"]
-            assert f"this session has spent ${2 * ANSWER_USD:.4f} of ${1.5 * ANSWER_USD:.4f}" in said
-
-    run(test)
+    limits = {"gateway_session_max_cost_usd": 1.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
+    async with open_trial(**limits) as (gateway, *_):
+        assert [(await ask(gateway, "anthropic", steps)).status for steps in range(3)] == [200, 200, 429]
+        said = (await ask(gateway, "anthropic", 2)).json()["error"]["message"]
+        assert f"this session has spent ${2 * ANSWER_USD:.4f} of ${1.5 * ANSWER_USD:.4f}" in said
 
 
-def test_a_session_at_its_limit_elsewhere(tmp_path: Path) -> None:
+async def test_a_session_at_its_limit_elsewhere(tmp_path: Path) -> None:
     """A limit that was reached through another gateway, or before a restart, holds from the first request on."""
-
-    async def test() -> None:
-        given = {"store": f"sqlite:///{tmp_path}/s.db", "gateway_session_max_turns": 4, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream:
-            async with live(upstream, **given) as one, live(upstream, **given) as two:
-                assert (await ask(one, "openai", 0)).status == 200
-                # All that the first knows is its first call.
-                assert [(await ask(two, "openai", steps)).status for steps in (1, 2, 3, 4)] == [200, 200, 200, 429]
-                assert (await ask(one, "openai", 4)).status == 429
-            async with live(upstream, **given) as again:
-                assert (await ask(again, "openai", 4)).status == 429
-                assert (await ask(again, "openai", 3)).status == 200
-
-    run(test)
+    given = {"store": f"sqlite:///{tmp_path}/s.db", "gateway_session_max_turns": 4, "gateway_at_limit": "refuse"}
+    async with open_trial(**given) as (one, *_), open_trial(**given) as (two, *_):
+        assert (await ask(one, "openai", 0)).status == 200
+        # All that the first knows is its first call.
+        assert [(await ask(two, "openai", steps)).status for steps in (1, 2, 3, 4)] == [200, 200, 200, 429]
+        assert (await ask(one, "openai", 4)).status == 429
+    async with open_trial(**given) as (again, *_):
+        assert (await ask(again, "openai", 4)).status == 429
+        assert (await ask(again, "openai", 3)).status == 200
 
 
-def test_what_was_refused_is_kept() -> None:
+async def test_what_was_refused_is_kept() -> None:
     """Turns of a request that is refused are in the store, and no call that was never made."""
-
-    async def test() -> None:
-        limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
-            await ask(gateway, "openai", 0)
-            for _ in range(3):
-                assert (await ask(gateway, "openai", 1)).status == 429
-            await gateway.wait_until_stored()
-            store = gateway.worker.store
-            (info,) = store.sessions()
-            assert info.turns == 1
-            assert sum(isinstance(event, RequestSent) for event in store.events(info.key)) == 1
-
-    run(test)
+    limits = {"gateway_session_max_turns": 1, "gateway_at_limit": "refuse"}
+    async with open_trial(**limits) as (gateway, *_):
+        await ask(gateway, "openai", 0)
+        for _ in range(3):
+            assert (await ask(gateway, "openai", 1)).status == 429
+        await gateway.wait_until_stored()
+        store = gateway.worker.store
+        (info,) = store.sessions()
+        assert info.turns == 1
+        assert sum(isinstance(event, RequestSent) for event in store.events(info.key)) == 1
 
 
-def of_model(model: str, steps: int) -> bytes:
-    return json.dumps({"model": model, "messages": make_history("openai", steps)}).encode()
-
-
-def test_a_session_that_changes_its_model() -> None:
+async def test_a_session_that_changes_its_model() -> None:
     """It is billed at the prices of each call's model, not at those of the one that it began with."""
-
-    async def test() -> None:
-        # One answer of gpt-5.2 is 0.00203 USD, one of gpt-5-nano 0.00006.
-        limits = {"gateway_session_max_cost_usd": 0.004, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
-            models = ["gpt-5-nano", "gpt-5.2", "gpt-5.2", "gpt-5.2"]
-            got = [await send(gateway, "openai", of_model(model, step)) for step, model in enumerate(models)]
-            assert [each.status for each in got] == [200, 200, 200, 429]
-
-    run(test)
+    # One answer of gpt-5.2 is 0.00203 USD, one of gpt-5-nano 0.00006.
+    async with open_trial(gateway_session_max_cost_usd=0.004, gateway_at_limit="refuse") as (gateway, *_):
+        statuses = []
+        for step, model in enumerate(["gpt-5-nano", "gpt-5.2", "gpt-5.2", "gpt-5.2"]):
+            raw = json.dumps({"model": model, "messages": make_history("openai", step)}).encode()
+            statuses.append((await send(gateway, "openai", raw)).status)
+        assert statuses == [200, 200, 200, 429]
 
 
-def test_a_session_whose_usage_is_reported_once() -> None:
+async def test_a_session_whose_usage_is_reported_once() -> None:
     """Calls without usage count as their prompts, though one of them was reported; as reported they never count."""
+    reported: list[bytes] = []
 
-    async def test() -> None:
-        async def once(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-            if len(upstream.requests) == 1:
-                await provider(asked, writer)
-            else:
-                silent = [frame for frame in render_frames("openai") if b'"prompt_tokens"' not in frame]
-                writer.write(render_response(b"".join(silent), "200 OK", "content-type: text/event-stream"))
+    def answer(asked: ReceivedRequest) -> bytes:
+        if not reported:
+            reported.append(asked.body)
+            return render_sound(asked)
+        silent = [frame for frame in render_frames("openai") if b'"prompt_tokens"' not in frame]
+        return render_response(b"".join(silent), "200 OK", EVENTS_HEADER)
 
-        limits = {"gateway_session_max_cost_usd": 0.005, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(once) as upstream, live(upstream, **limits) as gateway:
-            # The first is 0.00203 USD; each one behind it is some 2,000 tokens longer, at 1.75 USD a million.
-            got = [await ask(gateway, "openai", steps, lines=300) for steps in range(8)]
-            assert 1 < [each.status for each in got].index(429) < 7
-            (alone,) = gateway.worker.gateway.sessions
-            assert alone.newest_diagnostics is not None
-            assert alone.newest_diagnostics.costs.billed == pytest.approx((1_000 * 1.75 + 20 * 14) / 1e6)
-
-    run(test)
+    limits = {"gateway_session_max_cost_usd": 0.005, "gateway_at_limit": "refuse", "strategy": "masking"}
+    async with open_trial(answer_always(answer), **limits) as (gateway, *_):
+        # The first is 0.00203 USD; each one behind it is some 2,000 tokens longer, at 1.75 USD a million.
+        got = [await ask(gateway, "openai", steps, lines=300) for steps in range(8)]
+        assert 1 < [each.status for each in got].index(429) < 7
+        (alone,) = gateway.worker.gateway.sessions
+        assert alone.newest_diagnostics is not None
+        assert alone.newest_diagnostics.costs.billed == pytest.approx((1_000 * 1.75 + 20 * 14) / 1e6)
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shadow", [False, True])
-def test_a_key_at_its_limit(shadow: bool) -> None:
+async def test_a_key_at_its_limit(shadow: bool) -> None:
     """All sessions of a key are on its bill, those of shadow mode too, and another key is free."""
-
-    async def test() -> None:
-        limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse", "gateway_shadow": shadow}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
-            got = [(await ask(gateway, "openai", 0, task=task)).status for task in ("One.", "Two.", "Three.")]
-            assert got == [200, 200, 429]
-            assert (await ask(gateway, "openai", 0, key="k2")).status == 200
-
-    run(test)
+    limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse", "gateway_shadow": shadow}
+    async with open_trial(**limits) as (gateway, *_):
+        got = [(await ask(gateway, "openai", 0, task=task)).status for task in ("One.", "Two.", "Three.")]
+        assert got == [200, 200, 429]
+        assert (await ask(gateway, "openai", 0, key="k2")).status == 200
 
 
-def test_a_key_at_its_limit_elsewhere(tmp_path: Path) -> None:
+async def test_a_key_at_its_limit_elsewhere(tmp_path: Path) -> None:
     """What a key spent through another gateway, or before a restart, is on its bill."""
-
-    async def test() -> None:
-        given = {
-            "store": f"sqlite:///{tmp_path}/s.db",
-            "gateway_key_max_cost_usd": 1.5 * ANSWER_USD,
-            "gateway_at_limit": "refuse",
-        }
-        async with run_scripted_upstream(provider) as upstream:
-            async with live(upstream, **given) as one:
-                assert [(await ask(one, "anthropic", steps)).status for steps in (0, 1)] == [200, 200]
-            async with live(upstream, **given) as two:
-                got = await ask(two, "anthropic", 0, task="Another.")
-                assert (got.status, got.json()["error"]["type"]) == (429, "rate_limit_error")
-                assert f"this key has spent ${2 * ANSWER_USD:.4f}" in got.json()["error"]["message"]
-
-    run(test)
+    given = {
+        "store": f"sqlite:///{tmp_path}/s.db",
+        "gateway_key_max_cost_usd": 1.5 * ANSWER_USD,
+        "gateway_at_limit": "refuse",
+    }
+    async with open_trial(**given) as (one, *_):
+        assert [(await ask(one, "anthropic", steps)).status for steps in (0, 1)] == [200, 200]
+    async with open_trial(**given) as (two, *_):
+        # What will be in no log is stopped, too.
+        for got in (await ask(two, "anthropic", 0, task="Another."), await send(two, *PASSED["unreadable"])):
+            assert (got.status, got.json()["error"]["type"]) == (429, "rate_limit_error")
+            assert f"this key has spent ${2 * ANSWER_USD:.4f}" in got.json()["error"]["message"]
 
 
 # -- what is passed on as it came --------------------------------------------------------------------------------------
@@ -269,128 +215,71 @@ PASSED: dict[str, tuple[Api, bytes]] = {
 READ: dict[str, Any] = {"gateway_max_read_bytes": 65_536}
 
 
-async def send(gateway: RunningGateway, api: Api, raw: bytes, *fields: str, path: str = "") -> HttpResponse:
-    client = await gateway.connect()
-    try:
-        named = "x-api-key: k1" if api == "anthropic" else "authorization: Bearer k1"
-        return await client.request("POST", path or PATHS[api], raw, named, *fields)
-    finally:
-        client.close()
-
-
 @pytest.mark.parametrize("why", PASSED)
-def test_what_passes_is_refused_at_a_keys_limit(why: str) -> None:
+async def test_what_passes_is_refused_at_a_keys_limit(why: str) -> None:
     """It counts towards its key's turns, and at the limit nothing of it is sent; switched off it is free."""
-
-    async def test() -> None:
-        api, raw = PASSED[why]
-        limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits, **READ) as gateway:
-            for _ in range(3):
-                assert (await send(gateway, api, raw, "x-elision: off")).status == 200
-            assert [(await send(gateway, api, raw)).status for _ in range(2)] == [200, 200]
-            got = await send(gateway, api, raw)
-            assert (got.status, got.headers["x-should-retry"], got.headers["x-elision-error"]) == (
-                429,
-                "false",
-                "limit",
-            )
-            assert got.json()["error"]["type"] == "rate_limit_error"
-            assert "key_max_turns: this key has made 2 of 2 turns" in got.json()["error"]["message"]
-            # What is decided on is on the same bill.
-            assert (await ask(gateway, "openai", 0)).status == (429 if api != "anthropic" else 200)
+    api, raw = PASSED[why]
+    limits = {"gateway_key_max_turns": 2, "gateway_at_limit": "refuse"}
+    async with open_trial(**limits, **READ) as (gateway, *_):
+        for _ in range(3):
             assert (await send(gateway, api, raw, "x-elision: off")).status == 200
-
-    run(test)
+        assert [(await send(gateway, api, raw)).status for _ in range(2)] == [200, 200]
+        got = await send(gateway, api, raw)
+        assert (got.status, got.headers["x-should-retry"], got.headers["x-elision-error"]) == (
+            429,
+            "false",
+            "limit",
+        )
+        assert got.json()["error"]["type"] == "rate_limit_error"
+        assert "key_max_turns: this key has made 2 of 2 turns" in got.json()["error"]["message"]
+        # What is decided on is on the same bill.
+        assert (await ask(gateway, "openai", 0)).status == (429 if api != "anthropic" else 200)
+        assert (await send(gateway, api, raw, "x-elision: off")).status == 200
 
 
 @pytest.mark.parametrize("why", PASSED)
-def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
+async def test_what_passes_is_hinted_at_a_keys_limit(why: str) -> None:
     """It passes as it came, and its answer names the limit."""
-
-    async def test() -> None:
-        api, raw = PASSED[why]
-        async with (
-            run_scripted_upstream(provider) as upstream,
-            live(upstream, gateway_key_max_turns=1, gateway_at_limit="hint", **READ) as gateway,
-        ):
-            assert "x-elision-stop" not in (await send(gateway, api, raw)).headers
-            got = await send(gateway, api, raw)
-            assert (got.status, got.body) == (200, render_whole(api))
-            assert got.headers["x-elision-stop"] == "key_max_turns: this key has made 1 of 1 turns"
-            assert upstream.requests[-1].body == raw
-            assert "x-elision-stop" not in (await send(gateway, api, raw, "x-elision: off")).headers
-
-    run(test)
+    api, raw = PASSED[why]
+    async with open_trial(gateway_key_max_turns=1, gateway_at_limit="hint", **READ) as (gateway, upstream, _):
+        assert "x-elision-stop" not in (await send(gateway, api, raw)).headers
+        got = await send(gateway, api, raw)
+        assert (got.status, got.body) == (200, render_whole(api))
+        assert got.headers["x-elision-stop"] == "key_max_turns: this key has made 1 of 1 turns"
+        assert upstream.requests[-1].body == raw
+        assert "x-elision-stop" not in (await send(gateway, api, raw, "x-elision: off")).headers
 
 
-def test_what_a_key_spent_counts_for_what_passes(tmp_path: Path) -> None:
-    """Costs out of the log stop what will be in none."""
-
-    async def test() -> None:
-        given = {
-            "store": f"sqlite:///{tmp_path}/s.db",
-            "gateway_key_max_cost_usd": 0.5 * ANSWER_USD,
-            "gateway_at_limit": "refuse",
-        }
-        async with run_scripted_upstream(provider) as upstream:
-            async with live(upstream, **given) as one:
-                assert (await ask(one, "anthropic", 0)).status == 200
-            async with live(upstream, **given) as two:
-                got = await send(two, *PASSED["unreadable"])
-                assert got.status == 429
-                assert f"this key has spent ${ANSWER_USD:.4f}" in got.json()["error"]["message"]
-
-    run(test)
-
-
-def test_what_asks_no_model_is_free() -> None:
+async def test_what_asks_no_model_is_free() -> None:
     """Counting tokens, and paths that are not known here, are neither counted nor stopped."""
-
-    async def test() -> None:
-        limits = {"gateway_key_max_turns": 1, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **limits) as gateway:
-            for path in ("/v1/messages/count_tokens", "/v1/messages/batches"):
-                got = [
-                    (await send(gateway, "anthropic", make_body("anthropic", 0), path=path)).status for _ in range(2)
-                ]
-                assert got == [200, 200]
-            assert [(await ask(gateway, "anthropic", steps)).status for steps in range(2)] == [200, 429]
-
-    run(test)
+    limits = {"gateway_key_max_turns": 1, "gateway_at_limit": "refuse"}
+    async with open_trial(**limits) as (gateway, *_):
+        for path in ("/v1/messages/count_tokens", "/v1/messages/batches"):
+            got = [(await send(gateway, "anthropic", make_body("anthropic", 0), path=path)).status for _ in range(2)]
+            assert got == [200, 200]
+        assert [(await ask(gateway, "anthropic", steps)).status for steps in range(2)] == [200, 429]
 
 
 @pytest.mark.parametrize("whose", ["session", "key"])
 @pytest.mark.parametrize("at_limit", ["hint", "refuse"])
-def test_a_session_that_is_left_alone_has_its_limits(whose: str, at_limit: str) -> None:
+async def test_a_session_that_is_left_alone_has_its_limits(whose: str, at_limit: str) -> None:
     """What passes because the provider refused what was made of it is asked for both limits as well."""
 
-    async def picky(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        if PLACEHOLDER_PART in asked.body:
-            writer.write(
-                render_response(render_refusal("openai", 400), "400 Bad Request", "content-type: application/json")
-            )
-        else:
-            await provider(asked, writer)
-
-    async def test() -> None:
-        # One request is refused and taken as it came, one passes behind it.
-        most = HIDING_STEPS + 2
-        limits = {f"gateway_{whose}_max_turns": most, "gateway_at_limit": at_limit, "strategy": EAGER}
-        async with run_scripted_upstream(picky) as upstream, live(upstream, **limits) as gateway:
-            got = [await ask(gateway, "openai", steps) for steps in range(most)]
-            assert {each.status for each in got} == {200}
-            assert not any("x-elision-stop" in each.headers for each in got)
-            (alone,) = gateway.worker.gateway.sessions
-            assert alone.requests_to_bypass
-            for _ in range(2):
-                last = await ask(gateway, "openai", most)
-                told = last.headers["x-elision-stop"] if at_limit == "hint" else last.json()["error"]["message"]
-                assert last.status == (200 if at_limit == "hint" else 429)
-                assert f"{whose}_max_turns: this {whose} has made" in told
-            assert not alone.is_busy
-
-    run(test)
+    # One request is refused and taken as it came, one passes behind it.
+    most = HIDING_STEPS + 2
+    limits = {f"gateway_{whose}_max_turns": most, "gateway_at_limit": at_limit}
+    async with open_trial(answer_always(refuse_edited), **limits) as (gateway, *_):
+        got = [await ask(gateway, "openai", steps) for steps in range(most)]
+        assert {each.status for each in got} == {200}
+        assert not any("x-elision-stop" in each.headers for each in got)
+        (alone,) = gateway.worker.gateway.sessions
+        assert alone.requests_to_bypass
+        for _ in range(2):
+            last = await ask(gateway, "openai", most)
+            told = last.headers["x-elision-stop"] if at_limit == "hint" else last.json()["error"]["message"]
+            assert last.status == (200 if at_limit == "hint" else 429)
+            assert f"{whose}_max_turns: this {whose} has made" in told
+        assert not alone.is_busy
 
 
 class Clock:
@@ -408,25 +297,21 @@ def budgets(store: Any, clock: Clock, told: list[ElisionError] | None = None, **
     )
 
 
-def test_the_store_is_read_now_and_then() -> None:
+async def test_the_store_is_read_now_and_then() -> None:
     """What came behind the last look counts from the next one on; what was let through here counts at once."""
-
-    async def test() -> None:
-        store, clock = MemoryStore(), Clock()
-        found = budgets(store, clock, gateway_key_max_turns=4, gateway_at_limit="hint")
-        assert await found.check_key("k1") == ""
-        store.create(NewSession(key="s", family="k1/one", at=1.0))
-        store.append("s", log(2), after=0, at=2.0)
-        assert await found.check_key("k1") == ""
-        clock.now = LOOK_SECONDS
-        # What was let through so far is in the store, or never will be.
-        assert [bool(await found.check_key("k1")) for _ in range(3)] == [False, False, True]
-        assert await found.check_key("k10") == ""
-
-    run(test)
+    store, clock = MemoryStore(), Clock()
+    found = budgets(store, clock, gateway_key_max_turns=4, gateway_at_limit="hint")
+    assert await found.check_key("k1") == ""
+    store.create(NewSession(key="s", family="k1/one", at=1.0))
+    store.append("s", log(2), after=0, at=2.0)
+    assert await found.check_key("k1") == ""
+    clock.now = LOOK_SECONDS
+    # What was let through so far is in the store, or never will be.
+    assert [bool(await found.check_key("k1")) for _ in range(3)] == [False, False, True]
+    assert await found.check_key("k10") == ""
 
 
-def test_a_look_asks_for_what_is_new_of_one_key() -> None:
+async def test_a_look_asks_for_what_is_new_of_one_key() -> None:
     """Sessions of others, and those of its own that did not change, are no work; now and then all of its own are."""
     asked: list[tuple[str, float | None]] = []
 
@@ -441,36 +326,30 @@ def test_a_look_asks_for_what_is_new_of_one_key() -> None:
         await found.check_key("k1")
         return list(asked)
 
-    async def test() -> None:
-        store, clock = Watched(), Clock()
-        found = budgets(store, clock, gateway_key_max_turns=9)
-        whole = [("k1", None), ("shadow/k1", None)]
-        assert await look(found, clock, 0.0) == whole
-        store.create(NewSession(key="s", family="shadow/k1/one", at=1_000.0))
-        store.create(NewSession(key="t", family="k2", at=9_000.0))
-        assert await look(found, clock, LOOK_SECONDS) == whole
-        since = 1_000.0 - OVERLAP_SECONDS
-        assert await look(found, clock, LOOK_SECONDS) == [("k1", since), ("shadow/k1", since)]
-        assert await look(found, clock, LOOK_SECONDS / 2) == []
-        assert await look(found, clock, FULL_LOOK_SECONDS) == whole
-
-    run(test)
+    store, clock = Watched(), Clock()
+    found = budgets(store, clock, gateway_key_max_turns=9)
+    whole = [("k1", None), ("shadow/k1", None)]
+    assert await look(found, clock, 0.0) == whole
+    store.create(NewSession(key="s", family="shadow/k1/one", at=1_000.0))
+    store.create(NewSession(key="t", family="k2", at=9_000.0))
+    assert await look(found, clock, LOOK_SECONDS) == whole
+    since = 1_000.0 - OVERLAP_SECONDS
+    assert await look(found, clock, LOOK_SECONDS) == [("k1", since), ("shadow/k1", since)]
+    assert await look(found, clock, LOOK_SECONDS / 2) == []
+    assert await look(found, clock, FULL_LOOK_SECONDS) == whole
 
 
-def test_a_store_that_fails_stops_nobody() -> None:
+async def test_a_store_that_fails_stops_nobody() -> None:
     """It is told of, and the request goes on."""
 
     class Failing(MemoryStore):
         def sessions(self, **asked: Any) -> list[SessionInfo]:
             raise StoreError("gone")
 
-    async def test() -> None:
-        told: list[ElisionError] = []
-        found = budgets(Failing(), Clock(), told, gateway_key_max_cost_usd=0.01)
-        assert await found.check_key("k1") == ""
-        assert [str(error) for error in told] == ["gone"]
-
-    run(test)
+    told: list[ElisionError] = []
+    found = budgets(Failing(), Clock(), told, gateway_key_max_cost_usd=0.01)
+    assert await found.check_key("k1") == ""
+    assert [str(error) for error in told] == ["gone"]
 
 
 # -- one session's bill -----------------------------------------------------------------------------------------------

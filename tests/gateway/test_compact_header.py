@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 
 from elision.engine import SUMMARY_BEING_WRITTEN
-from tests.gateway.conversation_bytes import PATHS, make_body, render_whole
-from tests.gateway.loopback_gateway import make_settings, run_gateway
-from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
+from tests.gateway.conversation_bytes import PATHS, make_body
+from tests.gateway.gateway_trial import open_trial
 
 JSON = "content-type: application/json"
 LATE = "hybrid(window=1, summarize_at=200, tail=2, summary_max_tokens=200)"
@@ -19,12 +17,7 @@ LATE = "hybrid(window=1, summarize_at=200, tail=2, summary_max_tokens=200)"
 
 async def ask(strategy: str, wishes: list[str]) -> tuple[list[str], list[bytes]]:
     """The reasons of the calls of one session, one for each of `wishes` ("" for no header), and what was sent."""
-    given: dict[str, Any] = {"gateway_off": False, "strategy": strategy}
-    async with (
-        run_scripted_upstream(answer_always(render_response(render_whole("openai"), "200 OK", JSON))) as upstream,
-        run_gateway(make_settings(upstream.url, **given)) as gateway,
-    ):
-        client = await gateway.connect()
+    async with open_trial(strategy=strategy) as (gateway, upstream, client):
         reasons = []
         for wish in wishes:
             headers = [JSON, f"x-elision-compact: {wish}"] if wish else [JSON]
@@ -36,15 +29,14 @@ async def ask(strategy: str, wishes: list[str]) -> tuple[list[str], list[bytes]]
             job = session.context._opened.summary_runner._job
             if job is not None:
                 await asyncio.wrap_future(job.future)
-        client.close()
         for received in upstream.requests:
             assert not any(name.lower().startswith("x-elision") for name, _ in received.headers)
         return reasons, [received.body for received in upstream.requests]
 
 
-def test_a_summary_enters_once_it_is_written() -> None:
+async def test_a_summary_enters_once_it_is_written() -> None:
     """The gateway writes in the background: the request that asks is not delayed, and a later one has the summary."""
-    reasons, bodies = asyncio.run(ask(LATE, ["", "summary", "", ""]))
+    reasons, bodies = await ask(LATE, ["", "summary", "", ""])
     assert "forced" not in reasons[0]
     assert "forced" in reasons[1:3] or SUMMARY_BEING_WRITTEN in reasons[1:3]
     first, last = (json.loads(body)["messages"] for body in (bodies[0], bodies[-1]))
@@ -52,14 +44,14 @@ def test_a_summary_enters_once_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("wish", ["hide", "SUMMARY"])
-def test_a_strategy_without_summaries_hides(wish: str) -> None:
+async def test_a_strategy_without_summaries_hides(wish: str) -> None:
     """A header that cannot be followed whole costs no request: what the strategy may hide is hidden."""
-    reasons, bodies = asyncio.run(ask("masking(window=1)", ["", wish]))
+    reasons, bodies = await ask("masking(window=1)", ["", wish])
     assert reasons[1] == "forced"
     assert len(bodies[1]) < len(bodies[0])
 
 
-def test_another_word_does_nothing() -> None:
-    reasons, bodies = asyncio.run(ask("masking(window=1)", ["", "please"]))
+async def test_another_word_does_nothing() -> None:
+    reasons, bodies = await ask("masking(window=1)", ["", "please"])
     assert reasons[1] != "forced"
     assert bodies[0] == bodies[1]

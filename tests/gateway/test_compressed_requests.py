@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from elision import zstd
-from elision.gateway.request_record import RequestRecord
-from tests.gateway.loopback_gateway import RunningGateway, make_settings, run_gateway, wait_until
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import RunningGateway, wait_until
+from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
 
 CHAT = "/v1/chat/completions"
 WRITERS: dict[str, Callable[[bytes], bytes]] = {
@@ -63,58 +63,38 @@ async def send_together(
     return reserved
 
 
-def trial(kind: str, bodies: list[bytes], **given: Any) -> tuple[int, ScriptedUpstream, list[bytes]]:
-    async def run() -> tuple[int, ScriptedUpstream, list[bytes]]:
-        held, raws = HeldAnswers(), [WRITERS[kind](body) for body in bodies]
-        settings = {"gateway_off": False, "strategy": "raw"} | given
-        async with (
-            run_scripted_upstream(held) as upstream,
-            run_gateway(make_settings(upstream.url, **settings)) as gateway,
-        ):
-            return await send_together(gateway, upstream, held, raws, kind), upstream, raws
-
-    return asyncio.run(run())
+async def trial(kind: str, bodies: list[bytes], **given: Any) -> tuple[int, ScriptedUpstream, list[bytes]]:
+    held, raws = HeldAnswers(), [WRITERS[kind](body) for body in bodies]
+    async with open_trial(held, strategy="raw", **given) as (gateway, upstream, _):
+        return await send_together(gateway, upstream, held, raws, kind), upstream, raws
 
 
 @kinds
-def test_what_a_body_becomes_is_reserved(kind: str) -> None:
+async def test_what_a_body_becomes_is_reserved(kind: str) -> None:
     """While a request is served, its memory is what was sent and what that became."""
     body = make_body(50_000)
-    reserved, _, (raw,) = trial(kind, [body])
+    reserved, _, (raw,) = await trial(kind, [body])
     assert reserved == len(raw) + FACTOR * len(body)
 
 
 @kinds
-def test_without_room_a_request_is_forwarded_unread(kind: str) -> None:
+async def test_without_room_a_request_is_forwarded_unread(kind: str) -> None:
     """Of many that swell at once, as many are read as have room; the others arrive with the bytes that were sent."""
     body = make_body(1_000_000)
-    reserved, upstream, raws = trial(kind, [body] * 20, **MEMORY)
+    reserved, upstream, raws = await trial(kind, [body] * 20, **MEMORY)
     assert reserved == sum(map(len, raws)) + FACTOR * len(body)
     assert sorted(asked.body for asked in upstream.requests) == sorted(raws)
     assert {asked.get_header("content-encoding") for asked in upstream.requests} == {kind}
 
 
-def test_an_unread_request_says_why() -> None:
+async def test_an_unread_request_says_why() -> None:
     """Its record, which metrics and log have, names the setting."""
 
-    async def run() -> list[RequestRecord]:
-        held, records = HeldAnswers(), list[RequestRecord]()
-        settings = {"gateway_off": False, "strategy": "raw", **MEMORY}
-        async with (
-            run_scripted_upstream(held) as upstream,
-            run_gateway(make_settings(upstream.url, **settings)) as gateway,
-        ):
-            proxy = gateway.worker.gateway.proxy
-            proxy._listener = records.append
-            gateway.worker.app.limits.memory_gate.in_use = 5_999_000
-            client = await gateway.connect()
-            client.send_request("POST", CHAT, gzip.compress(make_body(100_000)), "content-encoding: gzip")
-            held.go_on.set()
-            assert (await client.read_response()).status == 200
-            client.close()
-            await wait_until(lambda: records)
-        return records
-
-    (record,) = asyncio.run(run())
+    async with open_trial(strategy="raw", **MEMORY) as (gateway, _, client):
+        gateway.worker.app.limits.memory_gate.in_use = 5_999_000
+        raw = gzip.compress(make_body(100_000))
+        assert (await client.request("POST", CHAT, raw, "content-encoding: gzip")).status == 200
+        await wait_until(lambda: gateway.records)
+        (record,) = gateway.records
     assert record.cause == "unreadable"
     assert "memory_bytes" in record.why

@@ -174,7 +174,7 @@ def test_too_many_open_files_pause_it(shared: SharedSocket, monkeypatch: pytest.
     assert full in shared.balancer.list_sockets()
 
 
-def test_a_worker_confirms_and_reports(shared: SharedSocket) -> None:
+async def test_a_worker_confirms_and_reports(shared: SharedSocket) -> None:
     """A worker serves what it gets, and says when it is closed; after its stop it takes nothing."""
 
     class Echo(asyncio.Protocol):
@@ -191,27 +191,24 @@ def test_a_worker_confirms_and_reports(shared: SharedSocket) -> None:
         def connection_lost(self, error: Exception | None) -> None:
             self._on_close()
 
-    async def run() -> None:
-        shared.start_worker()
-        (channel,) = shared.channels
-        receiver = ConnectionReceiver(shared.ends[0], Echo)
-        loop = asyncio.get_running_loop()
-        clients = shared.connect(3)
-        for client in clients:
-            client.setblocking(False)
-            await loop.sock_sendall(client, b"hello")
-            assert await loop.sock_recv(client, 5) == b"hello"
-        clients[0].close()
-        while channel.open_count == 3:
-            await asyncio.sleep(0)
-            shared.handle()
-        assert channel.open_count == 2
-        receiver.close()
+    shared.start_worker()
+    (channel,) = shared.channels
+    receiver = ConnectionReceiver(shared.ends[0], Echo)
+    loop = asyncio.get_running_loop()
+    clients = shared.connect(3)
+    for client in clients:
+        client.setblocking(False)
+        await loop.sock_sendall(client, b"hello")
+        assert await loop.sock_recv(client, 5) == b"hello"
+    clients[0].close()
+    while channel.open_count == 3:
+        await asyncio.sleep(0)
         shared.handle()
-        assert not channel.socket.fileno() >= 0
-        for client in clients[1:]:
-            client.close()
-        while len(asyncio.all_tasks()) > 1:
-            await asyncio.sleep(0)
-
-    asyncio.run(run())
+    assert channel.open_count == 2
+    receiver.close()
+    shared.handle()
+    assert not channel.socket.fileno() >= 0
+    for client in clients[1:]:
+        client.close()
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0)

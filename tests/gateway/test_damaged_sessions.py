@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
-from tests.gateway.gateway_trial import run_trial_async
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import HttpClient
 from tests.gateway.scripted_upstream import ScriptedUpstream
 
 
@@ -37,7 +36,7 @@ def damage_header(file: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_last_record, damage_counts])
-def test_sessions_continue_after_damage(damage: object, tmp_path: Path) -> None:
+async def test_sessions_continue_after_damage(damage: object, tmp_path: Path) -> None:
     """On each API the damaged session continues as another one, which hides what the first did and is durable."""
     file = tmp_path / "elision.db"
     store = f"sqlite:///{file}"
@@ -49,20 +48,16 @@ def test_sessions_continue_after_damage(damage: object, tmp_path: Path) -> None:
             assert (answer.status, answer.body) == (200, render_whole(api))
             sent[api] = upstream.requests[-1].body
 
-    async def begin(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=store) as (_, upstream, client):
         for steps in range(HIDING_STEPS):
             await ask_all(steps, client, upstream)
-
-    async def go_on(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    assert callable(damage)
+    damage(file)
+    async with open_trial(store=store) as (_, upstream, client):
         for steps in range(HIDING_STEPS, HIDING_STEPS + 3):
             await ask_all(steps, client, upstream)
             for api in APIS:
                 assert sent[api].count(PLACEHOLDER_PART) == steps - 2, api
-
-    asyncio.run(run_trial_async(begin, store=store))
-    assert callable(damage)
-    damage(file)
-    asyncio.run(run_trial_async(go_on, store=store))
     with closing(open_store(store)) as opened:
         whole = [info.key for info in opened.sessions() if info.turns == HIDING_STEPS + 2]
         assert len(whole) == len(APIS)
@@ -70,34 +65,32 @@ def test_sessions_continue_after_damage(damage: object, tmp_path: Path) -> None:
             assert [turn.index for turn in opened.turns(key)] == list(range(1, HIDING_STEPS + 3))
 
 
-def test_damage_while_the_gateway_serves(tmp_path: Path) -> None:
+async def test_damage_while_the_gateway_serves(tmp_path: Path) -> None:
     """Pages are overwritten under a running gateway: requests go out, and every response comes back."""
     file = tmp_path / "elision.db"
 
-    async def serve(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=f"sqlite:///{file}") as (*_, client):
         for steps in range(HIDING_STEPS + 3):
             if steps == HIDING_STEPS:
                 damage_header(file)
             answer = await client.request("POST", PATHS["openai"], make_body("openai", steps))
             assert (answer.status, answer.body) == (200, render_whole("openai"))
 
-    asyncio.run(run_trial_async(serve, store=f"sqlite:///{file}"))
 
-
-def test_a_gateway_starts_beside_a_file_that_cannot_be_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_gateway_starts_beside_a_file_that_cannot_be_opened(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It serves, durably, and its log says what became of the file."""
     file = tmp_path / "elision.db"
-
-    async def serve(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
-        for steps in range(HIDING_STEPS):
-            answer = await client.request("POST", PATHS["openai"], make_body("openai", steps))
-            assert (answer.status, answer.body) == (200, render_whole("openai"))
-
-    asyncio.run(run_trial_async(serve, store=f"sqlite:///{file}"))
-    whole = file.read_bytes()
-    file.write_bytes(whole[:100] + bytes(len(whole) - 100))
-    with caplog.at_level("ERROR"):
-        asyncio.run(run_trial_async(serve, store=f"sqlite:///{file}"))
+    for _ in range(2):
+        async with open_trial(store=f"sqlite:///{file}") as (*_, client):
+            for steps in range(HIDING_STEPS):
+                answer = await client.request("POST", PATHS["openai"], make_body("openai", steps))
+                assert (answer.status, answer.body) == (200, render_whole("openai"))
+        if not (damaged := file.with_name("elision.db.damaged")).exists():
+            whole = file.read_bytes()
+            file.write_bytes(whole[:100] + bytes(len(whole) - 100))
+    assert damaged.exists()
     assert "kept as elision.db.damaged" in caplog.text
     with closing(open_store(f"sqlite:///{file}")) as store:
         assert [info.turns for info in store.sessions()] == [HIDING_STEPS - 1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
-from tests.gateway.gateway_trial import run_trial
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ScriptedUpstream, render_chunk, render_response
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, connect
+from tests.gateway.scripted_upstream import render_chunk, render_response
 from tests.gateway.serve_process import start_serve
 from tests.soak import sample_cases
 
@@ -23,9 +23,9 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize("chunked", sample_cases([True, False], 2))
-def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Path) -> None:
+def test_eighty_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Path) -> None:
     """A body larger than what is taken apart passes chunk by chunk: a gateway of its own hardly grows by it."""
-    size, part = 100 * MIB, bytes(range(256)) * 4_096
+    size, part = 80 * MIB, bytes(range(256)) * 4_096
     read = 0
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,12 +49,10 @@ def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Pat
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             limits = {"AGENT_CONTEXT_GATEWAY_MAX_READ_BYTES": str(8 * MIB)}
             with start_serve(tmp_path, "--upstream-openai", url, "--store", "memory:", **limits) as gateway:
-                host, port = gateway.url.removeprefix("http://").split(":")
                 # What is loaded after the start is no part of what a body takes.
-                while b'"warm": true' not in gateway.send_request("/readyz")[1]:
-                    pass
+                await asyncio.to_thread(gateway.wait_until_warm)
                 before = most = gateway.memory
-                client = HttpClient(*await asyncio.open_connection(host, int(port)))
+                client = await connect(gateway.url)
                 said = "transfer-encoding: chunked" if chunked else f"content-length: {size}"
                 client.send_request("POST", CHAT, b"", said, length=-1)
                 for _ in range(size // len(part)):
@@ -75,10 +73,9 @@ def test_a_hundred_megabytes_pass_in_bounded_memory(chunked: bool, tmp_path: Pat
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
-def test_requests_one_behind_the_other() -> None:
+async def test_requests_one_behind_the_other() -> None:
     """A client that does not wait for answers gets them in the order of its requests."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (_, upstream, client):
         for api in APIS:
             client.send_request("POST", PATHS[api], make_body(api, 1, task=api))
         client.send_request("GET", "/healthz")
@@ -88,13 +85,10 @@ def test_requests_one_behind_the_other() -> None:
         assert (await client.read_response()).status == 200
         assert upstream.requests[-1].body == b"{"
 
-    run_trial(what)
 
-
-def test_a_connection_is_kept_behind_errors() -> None:
+async def test_a_connection_is_kept_behind_errors() -> None:
     """What was refused by us, or by the provider, or is unreadable, costs no connection."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (*_, client):
         for _ in range(3):
             assert (await client.request("GET", "/nothing")).status == 404
             assert (await client.request("POST", CHAT, b"\xff no JSON")).status == 200
@@ -103,13 +97,10 @@ def test_a_connection_is_kept_behind_errors() -> None:
             ).status == 200
             assert (await client.request("POST", CHAT, make_body("openai", 1))).body == render_whole("openai")
 
-    run_trial(what)
 
-
-def test_who_asks_whether_to_go_on() -> None:
+async def test_who_asks_whether_to_go_on() -> None:
     """`Expect: 100-continue` is answered before the body; where the request is refused it is not."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(gateway_max_body_bytes=1_000_000) as (gateway, upstream, client):
         raw = make_body("openai", HIDING_STEPS)
         client.send_request("POST", CHAT, b"", "expect: 100-continue", length=len(raw))
         assert await asyncio.wait_for(client.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS) == (
@@ -127,15 +118,13 @@ def test_who_asks_whether_to_go_on() -> None:
         assert await asyncio.wait_for(other.reader.read(), TIMEOUT_SECONDS) == b"", "and nothing stands behind that"
         other.close()
 
-    run_trial(what, gateway_max_body_bytes=1_000_000)
-
 
 @pytest.mark.parametrize("pieces", [1, 7, 1_000])
-def test_bodies_in_chunks(pieces: int) -> None:
+async def test_bodies_in_chunks(pieces: int) -> None:
     """A body that comes in chunks is taken apart like any other."""
     raw = make_body("openai", HIDING_STEPS)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (_, upstream, client):
         client.send_request("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
         for start in range(0, len(raw), pieces):
             client.writer.write(render_chunk(raw[start : start + pieces]))
@@ -143,8 +132,6 @@ def test_bodies_in_chunks(pieces: int) -> None:
         assert (await client.read_response()).body == render_whole("openai")
         assert PLACEHOLDER_PART in upstream.requests[-1].body
         assert upstream.requests[-1].get_header("transfer-encoding") is None
-
-    run_trial(what)
 
 
 WRONG = {
@@ -162,10 +149,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("raw", WRONG.values(), ids=WRONG)
-def test_what_is_no_http(raw: bytes) -> None:
+async def test_what_is_no_http(raw: bytes) -> None:
     """Is refused with 400 or closed, never passed on half understood, and the next client is served."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, upstream, client):
         client.writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n" + raw)
         client.writer.write_eof()
         said = await asyncio.wait_for(client.reader.read(), TIMEOUT_SECONDS)
@@ -175,14 +161,12 @@ def test_what_is_no_http(raw: bytes) -> None:
         assert (await other.request("POST", CHAT, make_body("openai", 1))).status == 200
         other.close()
 
-    run_trial(what)
 
-
-def test_bytes_by_chance_on_a_socket(caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_by_chance_on_a_socket(caplog: pytest.LogCaptureFixture) -> None:
     """Requests with flipped, doubled and missing bytes: every answer is HTTP, none is a 5xx, nothing is logged."""
     chance = random.Random(7)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, _, client):
         sound_one = b"POST %s HTTP/1.1\r\nhost: x\r\nx-a: 1\r\ncontent-length: 2\r\n\r\n{}" % CHAT.encode()
         for _ in range(300):
             raw = bytearray(sound_one * chance.choice((1, 1, 2)))
@@ -200,6 +184,4 @@ def test_bytes_by_chance_on_a_socket(caplog: pytest.LogCaptureFixture) -> None:
         while gateway.worker.app.limits.request_gate.in_use:
             await asyncio.sleep(0)
         assert (await client.request("POST", CHAT, make_body("openai", 1))).status == 200
-
-    run_trial(what)
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -27,15 +27,17 @@ from tests.gateway.conversation_bytes import (
     HIDING_STEPS,
     PATHS,
     PLACEHOLDER_PART,
-    is_streamed,
     make_body,
-    make_reply,
     render_frames,
     render_whole,
 )
-from tests.gateway.gateway_trial import EVENTS_HEADER, JSON_HEADER, answer_soundly, find_api, run_trial
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ReceivedRequest, Script, ScriptedUpstream, render_response
+from tests.gateway.gateway_trial import JSON_HEADER, answer_soundly, open_trial, recall_first
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS
+from tests.gateway.scripted_upstream import ReceivedRequest, answer_always, render_response
+from tests.soak import pair_cases
+
+#: Each API, streamed or not.
+WAYS = pair_cases(APIS, [False, True])
 
 
 def failing(*arguments: object, **named: object) -> Any:
@@ -66,48 +68,40 @@ PLACES: dict[str, tuple[type, str, Callable[..., Any], bool]] = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_whatever_fails_the_request_goes_out(
+async def test_whatever_fails_the_request_goes_out(
     place: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It fails for one request: that is answered all the same, the failure is logged without secrets, the next one is
     served as if nothing had been."""
     owner, name, fails, as_it_came = PLACES[place]
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
-        for api in APIS:
-            for stream in (False, True):
-                word = f"{api} {stream}"
-                said = [
-                    make_body(api, steps, stream=stream, task=word, word=word)
-                    for steps in range(HIDING_STEPS, HIDING_STEPS + 3)
-                ]
-                if place != COLD:
-                    assert (await client.request("POST", PATHS[api], said[0])).status == 200
-                with monkeypatch.context() as patched:
-                    patched.setattr(owner, name, fails)
-                    got = await client.request("POST", PATHS[api], said[1])
-                assert (got.status, got.is_complete) == (200, True), (api, stream, got)
-                assert got.body == (b"".join(render_frames(api)) if stream else render_whole(api))
-                assert (
-                    upstream.requests[-1].body == said[1]
-                    if as_it_came
-                    else PLACEHOLDER_PART in upstream.requests[-1].body
-                )
-                assert (await client.request("POST", PATHS[api], said[2])).status == 200
-                assert upstream.requests[-1].body.count(PLACEHOLDER_PART) == HIDING_STEPS, (
-                    "the next one is masked again"
-                )
-
-    run_trial(what, gateway_key_max_turns=1_000, gateway_session_max_turns=1_000)
+    async with open_trial(gateway_key_max_turns=1_000, gateway_session_max_turns=1_000) as (_, upstream, client):
+        for api, stream in WAYS:
+            word = f"{api} {stream}"
+            said = [
+                make_body(api, steps, stream=stream, task=word, word=word)
+                for steps in range(HIDING_STEPS, HIDING_STEPS + 3)
+            ]
+            if place != COLD:
+                assert (await client.request("POST", PATHS[api], said[0])).status == 200
+            with monkeypatch.context() as patched:
+                patched.setattr(owner, name, fails)
+                got = await client.request("POST", PATHS[api], said[1])
+            assert (got.status, got.is_complete) == (200, True), (api, stream, got)
+            assert got.body == (b"".join(render_frames(api)) if stream else render_whole(api))
+            assert (
+                upstream.requests[-1].body == said[1] if as_it_came else PLACEHOLDER_PART in upstream.requests[-1].body
+            )
+            assert (await client.request("POST", PATHS[api], said[2])).status == 200
+            assert upstream.requests[-1].body.count(PLACEHOLDER_PART) == HIDING_STEPS, "the next one is masked again"
     told = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert told, "a failure is told"
     assert "sk-ant-api03-secret" not in "".join(record.getMessage() for record in told)
 
 
-def test_telemetry_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_telemetry_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be counted is answered."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, _, client):
         proxy = gateway.worker.gateway.proxy
         monkeypatch.setattr(proxy._listener, "_listeners", [failing])  # type: ignore[attr-defined]
         for _ in range(2):
@@ -115,58 +109,33 @@ def test_telemetry_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (got.status, got.body) == (200, render_whole("openai"))
         assert (await client.request("POST", "/nothing", b"")).status == 404
 
-    run_trial(what)
-
-
-RECALL = [("r1", "elision_recall", {"handle": "t1.1"})]
-
-
-def recalling(calls: int = 1) -> Script:
-    """A provider whose model recalls so often."""
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api, left = find_api(asked), calls - asked.body.count(b"r1")
-        said = make_reply("I look.", RECALL) if b"elision_recall" in asked.body and left > 0 else make_reply()
-        if is_streamed(asked.body):
-            writer.write(render_response(b"".join(render_frames(api, said)), "200 OK", EVENTS_HEADER))
-        else:
-            writer.write(render_response(render_whole(api, said), "200 OK", JSON_HEADER))
-
-    return script
-
 
 @pytest.mark.parametrize("name", ["handle_tool_call", "record", "list_events"])
-def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recalls_that_fail(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is told that nothing was found, or what was said is not kept: the client gets its answer."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
-        for api in APIS:
-            for stream in (False, True):
-                word = f"{api} {stream}"
-                said = [
-                    make_body(api, steps, stream=stream, task=word, word=word)
-                    for steps in (HIDING_STEPS, HIDING_STEPS + 1)
-                ]
-                with monkeypatch.context() as patched:
-                    patched.setattr(ContextManager if name == "handle_tool_call" else Exchanges, name, failing)
-                    got = await client.request("POST", PATHS[api], said[0])
-                assert (got.status, got.is_complete) == (200, True)
-                assert b"All is done." in got.body or b"done" in got.body, got.body
-                assert b"elision_recall" not in got.body
-                assert (await client.request("POST", PATHS[api], said[1])).status == 200
-                assert PLACEHOLDER_PART in upstream.requests[-1].body
-
-    run_trial(what, recalling())
+    async with open_trial(answer_always(recall_first)) as (_, upstream, client):
+        for api, stream in WAYS:
+            word = f"{api} {stream}"
+            said = [
+                make_body(api, steps, stream=stream, task=word, word=word) for steps in (HIDING_STEPS, HIDING_STEPS + 1)
+            ]
+            with monkeypatch.context() as patched:
+                patched.setattr(ContextManager if name == "handle_tool_call" else Exchanges, name, failing)
+                got = await client.request("POST", PATHS[api], said[0])
+            assert (got.status, got.is_complete) == (200, True)
+            assert b"All is done." in got.body or b"done" in got.body, got.body
+            assert b"elision_recall" not in got.body
+            assert (await client.request("POST", PATHS[api], said[1])).status == 200
+            assert PLACEHOLDER_PART in upstream.requests[-1].body
 
 
 @pytest.mark.parametrize("after", ["cut", "refused", "silent"])
-def test_a_provider_that_fails_behind_a_recall(after: str) -> None:
+async def test_a_provider_that_fails_behind_a_recall(after: str) -> None:
     """The second request of an answer fails: a plain answer is an error in its API's shape, a stream ends with one."""
-    back = recalling()
 
     async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if b"r1" not in asked.body:
-            await back(asked, writer)
+            writer.write(recall_first(asked))
         elif after == "cut":
             writer.close()
         elif after == "refused":
@@ -174,7 +143,7 @@ def test_a_provider_that_fails_behind_a_recall(after: str) -> None:
         else:
             await asyncio.Event().wait()
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(script, gateway_read_seconds=0.05) as (gateway, _, client):
         for api in APIS:
             for stream in (False, True):
                 word = f"{api} {stream}"
@@ -188,8 +157,6 @@ def test_a_provider_that_fails_behind_a_recall(after: str) -> None:
                 assert b'"error"' in got.body
                 assert b"elision_recall" not in got.body
 
-    run_trial(what, script, gateway_read_seconds=0.05)
-
 
 # -- summaries ---------------------------------------------------------------------------------------------------------
 
@@ -197,7 +164,7 @@ FOLDING = "hybrid(window=2, summarize_at=5, tail=2, summary_max_tokens=200, sche
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs", "says nothing"])
-def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests go out masked while nobody writes a summary; nothing waits for one that hangs."""
     released = threading.Event()
 
@@ -215,7 +182,7 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(assembly, "OpenedSession", open_with_it)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(strategy=FOLDING) as (_, upstream, client):
         for steps in range(4, 11):
             got = await asyncio.wait_for(
                 client.request("POST", PATHS["openai"], make_body("openai", steps)), TIMEOUT_SECONDS
@@ -225,14 +192,12 @@ def test_a_summarizer_that_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert len(upstream.requests) == 7
         released.set()
 
-    run_trial(what, strategy=FOLDING)
-
 
 # -- clients that go ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at", ["the pass", "the provider", "the answer"])
-def test_a_client_that_goes(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_goes(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever its request is: the provider's answer goes with it, the session is whole, and its next try is served."""
     go_on, seen = asyncio.Event(), asyncio.Event()
     prepare = ContextManager.prepare_async
@@ -251,7 +216,7 @@ def test_a_client_that_goes(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
             await asyncio.Event().wait()
         await answer_soundly(asked, writer)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(script) as (gateway, upstream, client):
         assert (
             (await client.request("POST", PATHS["openai"], make_body("openai", 0))).status == 200
             if go_on.is_set()
@@ -276,33 +241,26 @@ def test_a_client_that_goes(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
         infos = list(gateway.worker.store.sessions())
         assert [info.turns for info in infos] == [HIDING_STEPS + 1], "it is one session, whole"
 
-    run_trial(what, script)
 
-
-def test_a_framework_s_own_messages_pass_as_they_came(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_framework_s_own_messages_pass_as_they_came(caplog: pytest.LogCaptureFixture) -> None:
     """The library refuses them; here the provider judges them, byte for byte, and the log says whose they are."""
     given = b'{"model": "gpt-5", "messages": [{"role": "user",  "parts": [{"text": "hi"}]}]}'
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (_, upstream, client):
         for _ in range(2):
             got = await client.request("POST", PATHS["openai"], given)
             assert (got.status, got.body) == (200, render_whole("openai"))
             assert upstream.requests[-1].body == given
-
-    run_trial(what)
     assert "messages[0] is a message of parts (Gemini, AI SDK); give " in caplog.text
 
 
-def test_a_reply_that_cannot_be_completed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_reply_that_cannot_be_completed_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """What fails after the last boundary closes the client's connection; it is not only the client that knows why."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(gateway_max_body_bytes=1_000_000) as (gateway, _, client):
         gateway.worker.app._listener = failing
         client.send_request("POST", PATHS["openai"], b"", length=10_000_000)
         assert (await client.read_response()).status == 500
         assert await asyncio.wait_for(client.reader.read(), TIMEOUT_SECONDS) == b""
-
-    run_trial(what, gateway_max_body_bytes=1_000_000)
     (logged,) = [each for each in caplog.records if "a reply could not be completed" in each.getMessage()]
     assert logged.exc_info is not None
     assert logged.exc_info[0] is ZeroDivisionError

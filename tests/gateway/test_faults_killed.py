@@ -7,23 +7,24 @@ import os
 import random
 import re
 import signal
-from contextlib import suppress
 from pathlib import Path
+
+import psutil
 
 from elision.providers.provider import Api
 from elision.stores.store_urls import open_store
 from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import APIS, EAGER, PATHS, make_body, render_frames
-from tests.gateway.gateway_trial import find_api
-from tests.gateway.loopback_gateway import HttpClient, make_settings, run_gateway
-from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import find_api, open_trial
+from tests.gateway.loopback_gateway import HttpClient, connect
+from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
 from tests.soak import SOAK
 
 #: Kills; each costs the start of a worker, which is why so few are in every test run.
 KILLS = int(os.environ.get("ELISION_KILLS", "500" if SOAK else "1"))
 #: Calls of one session.
-CALLS = 12
+CALLS = 12 if SOAK else 8
 #: Seconds until a killed worker is replaced, at most.
 PATIENCE = 60.0
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -38,20 +39,12 @@ def said(api: Api, session: int, steps: int) -> bytes:
 async def undisturbed(calls: list[tuple[Api, int]]) -> dict[tuple[Api, int, int], bytes]:
     """What the provider gets at each call where nobody is killed."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            render_response(b"".join(render_frames(find_api(asked))), "200 OK", "content-type: text/event-stream")
-        )
-
     found = {}
-    given = {"gateway_off": False, "strategy": EAGER}
-    async with run_scripted_upstream(script) as upstream, run_gateway(make_settings(upstream.url, **given)) as gateway:
-        client = await gateway.connect()
+    async with open_trial() as (_, upstream, client):
         for api, session in calls:
             for steps in range(CALLS):
                 assert (await client.request("POST", PATHS[api], said(api, session, steps))).status == 200
                 found[api, session, steps] = upstream.requests[-1].body.replace(_MARK, b"")
-        client.close()
     return found
 
 
@@ -73,23 +66,11 @@ class Held:
 
 def worker_of(client: HttpClient, gateway: ServeProcess) -> int:
     """The process at the other end of a connection."""
-    ends = [client.writer.get_extra_info(name)[1] for name in ("peername", "sockname")]
-    lines = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
-    # Both ends: elsewhere on this machine the same port may be another connection's.
-    ported = ((each[9], [int(end.rpartition(":")[2], 16) for end in each[1:3]]) for each in lines)
-    inode = next(inode for inode, found in ported if found == ends and inode != "0")
+    port = client.writer.get_extra_info("sockname")[1]
     for pid in gateway.list_workers():
-        for fd in Path(f"/proc/{pid}/fd").iterdir():
-            # Some are closed while they are looked at.
-            with suppress(FileNotFoundError):
-                if os.readlink(fd) == f"socket:[{inode}]":
-                    return pid
+        if any(each.raddr and each.raddr.port == port for each in psutil.Process(pid).net_connections("tcp")):
+            return pid
     raise AssertionError("no worker has it")
-
-
-async def connect(url: str) -> HttpClient:
-    host, port = url.removeprefix("http://").split(":")
-    return HttpClient(*await asyncio.open_connection(host, int(port)))
 
 
 async def work(gateway: ServeProcess, held: Held, calls: list[tuple[Api, int]], kills: int) -> int:
@@ -103,19 +84,10 @@ async def work(gateway: ServeProcess, held: Held, calls: list[tuple[Api, int]], 
                 killed += not due
             client = await connect(gateway.url)
             client.send_request("POST", PATHS[api], said(api, session, steps))
-            got = await asyncio.wait_for(_whole(client), PATIENCE)
+            got = await client.read_response()
             client.close()
-            assert got == b"".join(render_frames(api)), "the next try is answered"
+            assert (got.status, got.body) == (200, b"".join(render_frames(api))), "the next try is answered"
     return killed
-
-
-async def _whole(client: HttpClient) -> bytes:
-    raw = await client.reader.readuntil(b"\r\n\r\n")
-    assert raw.startswith(b"HTTP/1.1 200 "), raw
-    got = b""
-    while size := int(await client.reader.readuntil(b"\r\n"), 16):
-        got += (await client.reader.readexactly(size + 2))[:-2]
-    return got
 
 
 async def _killed(gateway: ServeProcess, held: Held, api: Api, session: int, steps: int) -> bool:

@@ -13,9 +13,10 @@ import pytest
 from elision.providers.provider import Api
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, PLACEHOLDER_PART, make_body, render_whole
-from tests.gateway.gateway_trial import run_trial_async
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import HttpClient
 from tests.gateway.scripted_upstream import ScriptedUpstream
+from tests.soak import leave_to_soak
 from tests.stores.full_disk import full_disk
 from tests.stores.postgres_server import Server, start_server
 
@@ -42,7 +43,7 @@ async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]
     """The whole story: work, the fault, work on, it serves again, work on; then another process."""
     last: dict[Api, bytes] = {}
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=store) as (_, upstream, client):
         for api in APIS:
             for steps in range(HIDING_STEPS):
                 before = await ask(client, upstream, api, steps)
@@ -63,7 +64,6 @@ async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]
                 last[api] = await ask(client, upstream, api, steps)
             assert last[api].count(PLACEHOLDER_PART) == HIDING_STEPS + 3, "masked again"
 
-    await run_trial_async(what, store=store)
     kept = open_store(store)
     try:
         full = [info for info in kept.sessions() if info.turns >= HIDING_STEPS + 5]
@@ -74,12 +74,10 @@ async def survives(store: str, fault: Callable[[], AbstractContextManager[None]]
     finally:
         kept.close()
 
-    async def again(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=store) as (_, upstream, client):
         for api in APIS:
             sent = await ask(client, upstream, api, HIDING_STEPS + 5)
             assert unmarked(sent) == unmarked(last[api]), "another process sends the same bytes"
-
-    await run_trial_async(again, store=store)
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------------
@@ -102,11 +100,11 @@ def test_sqlite(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(survives(f"sqlite:///{path}", lambda: fault(path)))
 
 
-def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
+async def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
     """Requests go out without their file, and behind it."""
     path = tmp_path / "elision.db"
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=f"sqlite:///{path}") as (_, upstream, client):
         for steps in range(HIDING_STEPS):
             await ask(client, upstream, "openai", steps)
         for each in list(tmp_path.iterdir()):
@@ -114,8 +112,6 @@ def test_sqlite_that_is_deleted(tmp_path: Path) -> None:
         for steps in range(HIDING_STEPS, HIDING_STEPS + 3):
             await ask(client, upstream, "openai", steps)
         assert (await client.request("POST", PATHS["openai"], make_body("openai", 3, task="another"))).status == 200
-
-    asyncio.run(run_trial_async(what, store=f"sqlite:///{path}"))
 
 
 # -- PostgreSQL --------------------------------------------------------------------------------------------------------
@@ -129,7 +125,7 @@ def server() -> Iterator[Server]:
     found.remove()
 
 
-@pytest.mark.parametrize("how", ["stop", "crash"])
+@pytest.mark.parametrize("how", leave_to_soak(["stop", "crash"], "stop"))
 def test_a_server_that_is_gone(how: str, server: Server) -> None:
     """PostgreSQL ends in the midst, orderly or not, and is started again."""
 
@@ -144,11 +140,11 @@ def test_a_server_that_is_gone(how: str, server: Server) -> None:
     asyncio.run(survives(server.make_fresh_url(), gone))
 
 
-def test_a_server_that_stands_still(server: Server) -> None:
+async def test_a_server_that_stands_still(server: Server) -> None:
     """Who needs it waits, as long as its URL allows and no longer; nobody else does, and it goes on when it does."""
     store = server.make_fresh_url(timeout=1)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=store) as (gateway, upstream, client):
         for steps in range(HIDING_STEPS):
             await ask(client, upstream, "openai", steps)
         server.freeze()
@@ -168,5 +164,3 @@ def test_a_server_that_stands_still(server: Server) -> None:
         for steps in range(HIDING_STEPS + 1, HIDING_STEPS + 4):
             sent = await ask(client, upstream, "openai", steps)
         assert sent.count(PLACEHOLDER_PART) == HIDING_STEPS + 1
-
-    asyncio.run(run_trial_async(what, store=store))

@@ -1,7 +1,7 @@
 """Providers that fail, on real sockets: the client gets what the provider said, or one clear error in its shape.
 
 Every fault is tried for all three APIs, streaming and not, where the request passes unread, where it is read and goes
-out as it came, and where something of it is hidden.
+out as it came, and where something of it is hidden: each pair of these, and in a soak all of them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import gzip
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -22,30 +21,35 @@ from elision import zstd
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import (
     APIS,
-    EAGER,
     HIDING_STEPS,
     LIST_FIELDS,
     PATHS,
     PLACEHOLDER_PART,
     is_streamed,
     make_body,
-    make_reply,
     render_frames,
     render_refusal,
     render_whole,
 )
-from tests.gateway.loopback_gateway import HttpClient, HttpResponse, RunningGateway, make_settings, run_gateway
+from tests.gateway.gateway_trial import (
+    EVENTS_HEADER,
+    JSON_HEADER,
+    LOOKS,
+    find_api,
+    open_trial,
+    refuse_edited,
+    render_sound,
+)
+from tests.gateway.loopback_gateway import HttpResponse, RunningGateway
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
     Script,
     ScriptedUpstream,
+    answer_always,
     render_chunk,
     render_response,
-    run_scripted_upstream,
 )
-from tests.soak import pair_cases, sample_cases
-
-JSON, EVENTS = "content-type: application/json", "content-type: text/event-stream; charset=utf-8"
+from tests.soak import SOAK, pair_cases, sample_cases
 
 
 class Way(NamedTuple):
@@ -56,56 +60,75 @@ class Way(NamedTuple):
     mode: str
 
     @property
-    def body(self) -> bytes:
-        return self.behind(HIDING_STEPS if self.mode == "view" else 1)
+    def answer(self) -> bytes:
+        return b"".join(render_frames(self.api)) if self.stream else render_whole(self.api)
 
-    def behind(self, steps: int) -> bytes:
+    def make_body(self, more_steps: int = 0) -> bytes:
         # Agents that say the same messages behind different tasks would be taken for one that rewrote its history.
         name = f"{self.api} {self.stream} {self.mode}"
+        steps = (HIDING_STEPS if self.mode == "view" else 1) + more_steps
         return make_body(self.api, steps, stream=self.stream, task=name, word=name)
 
-    def ask(self, client: HttpClient) -> Awaitable[HttpResponse]:
-        off = ("x-elision: off",) if self.mode == "passed" else ()
-        return client.request("POST", PATHS[self.api], self.body, "content-type: application/json", *off)
+
+MODES = ("passed", "same", "view")
+WAYS = [
+    Way(api, stream, mode)
+    for (place, api), (other, mode), stream in product(enumerate(APIS), enumerate(MODES), (False, True))
+    if SOAK or stream == (place + other) % 2
+]
+
+Check = Callable[[Way, HttpResponse], None]
 
 
-WAYS = [Way(api, stream, mode) for api in APIS for stream in (False, True) for mode in ("passed", "same", "view")]
-
-
-@asynccontextmanager
-async def between(script: Script, **given: Any) -> AsyncIterator[tuple[RunningGateway, ScriptedUpstream]]:
-    usual = {"gateway_off": False, "strategy": EAGER}
-    async with (
-        run_scripted_upstream(script) as upstream,
-        run_gateway(make_settings(upstream.url, **(usual | given))) as gateway,
-    ):
-        yield gateway, upstream
-
-
-async def each(gateway: RunningGateway, what: Callable[[Way, HttpResponse, HttpClient], Awaitable[None]]) -> None:
-    """Ask in every way, each over a connection of its own."""
+async def ask_every_way(gateway: RunningGateway, check: Check, *fields: str, **body: int) -> None:
+    """Ask in every way, each over a connection of its own, which is good for another request behind a whole answer."""
     for way in WAYS:
         client = await gateway.connect()
+        off = ("x-elision: off",) if way.mode == "passed" else ()
         try:
-            await what(way, await way.ask(client), client)
+            got = await client.request("POST", PATHS[way.api], way.make_body(**body), JSON_HEADER, *fields, *off)
+            check(way, got)
+            if got.is_complete:
+                assert (await client.request("GET", "/healthz")).status == 200
         finally:
             client.close()
 
 
-def said(got: HttpResponse) -> str:
+async def check_every_way(script: Script, check: Check, cause: str = "", **given: Any) -> ScriptedUpstream:
+    """cause: what the records of all requests say; "" if that is not looked at."""
+    async with open_trial(script, **given) as (gateway, upstream, _):
+        await ask_every_way(gateway, check)
+        assert not cause or {record.cause for record in gateway.records} == {cause}
+        return upstream
+
+
+def read_error(got: HttpResponse) -> str:
     """The message of an error body, whose shape is looked at."""
     error: dict[str, Any] = got.json()["error"]
     assert {"type", "message"} <= error.keys()
     return str(error["message"])
 
 
-async def served(client: HttpClient) -> None:
-    """The connection is good for another request."""
-    assert (await client.request("GET", "/healthz")).status == 200
+def expect_error(status: int, words: str) -> Check:
+    def check(way: Way, got: HttpResponse) -> None:
+        assert got.status == status, (way, got)
+        assert got.headers["x-elision-error"]
+        assert words in read_error(got)
+        assert "\n" not in read_error(got)
+        assert (got.json().get("type") == "error") is (way.api == "anthropic")
+
+    return check
+
+
+def begin_answer(asked: ReceivedRequest, kind: str, length: int, raw: bytes, *fields: str) -> bytes:
+    """The head of an answer and a part of its body: under that length, or chunked where it is 0."""
+    sized = f"content-length: {length}" if length else "transfer-encoding: chunked"
+    head = "\r\n".join(["HTTP/1.1 200 OK", kind, sized, *fields, "", ""]).encode()
+    return head + (raw if length else render_chunk(raw))
 
 
 @pytest.fixture(autouse=True)
-def _no_traceback(caplog: pytest.LogCaptureFixture) -> Any:
+def _no_traceback(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """A provider that fails is nothing that failed here."""
     caplog.set_level(logging.INFO)
     yield
@@ -115,112 +138,75 @@ def _no_traceback(caplog: pytest.LogCaptureFixture) -> Any:
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503, 529])
-def test_refusals_word_for_word(status: int) -> None:
+@pytest.mark.parametrize("status", sample_cases([400, 401, 413, 403, 429, 404, 529, 422, 500, 503], 2))
+async def test_refusals_word_for_word(status: int) -> None:
     """Status, headers and body of a provider's error reach the client as they are, however often it was asked."""
+    named = ("retry-after: 17", "x-should-retry: true", "request-id: req_1")
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = next(api for api in APIS if PATHS[api] in asked.line)
-        named = ("retry-after: 17", "x-should-retry: true", "request-id: req_1")
-        writer.write(render_response(render_refusal(api, status), f"{status} No", JSON, *named))
+    def refuse(asked: ReceivedRequest) -> bytes:
+        return render_response(render_refusal(find_api(asked), status), f"{status} No", JSON_HEADER, *named)
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         assert (got.status, got.body) == (status, render_refusal(way.api, status)), way
         assert (got.headers["retry-after"], got.headers["request-id"]) == ("17", "req_1"), way
         assert "x-elision-error" not in got.headers
-        await served(client)
 
-    async def run() -> None:
-        async with between(script) as (gateway, upstream):
-            await each(gateway, what)
-            # What was hidden is sent as it came before a refusal of the request itself is believed.
-            # Too many bytes for Anthropic are too many as they came.
-            edited = [way for way in WAYS if way.mode == "view" and (status, way.api) != (413, "anthropic")]
-            again = len(edited) if status in (400, 413) else 0
-            assert len(upstream.requests) == len(WAYS) + again
-            for asked in upstream.requests:
-                assert b'"name" :  "bash"' in asked.body, "what is not changed keeps its bytes"
-
-    asyncio.run(run())
+    upstream = await check_every_way(answer_always(refuse), check)
+    # What was hidden is sent as it came before a refusal of the request itself is believed.
+    # Too many bytes for Anthropic are too many as they came.
+    edited = [way for way in WAYS if way.mode == "view" and (status, way.api) != (413, "anthropic")]
+    assert len(upstream.requests) == len(WAYS) + (len(edited) if status in (400, 413) else 0)
+    for asked in upstream.requests:
+        assert b'"name" :  "bash"' in asked.body, "what is not changed keeps its bytes"
 
 
-def test_refusals_that_break_off() -> None:
+async def test_refusals_that_break_off() -> None:
     """An error whose body is cut is the error as far as it came, or one of ours: never a failure of ours."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def break_off(asked: ReceivedRequest) -> bytes:
         status = asked.get_header("x-status")
-        writer.write(f"HTTP/1.1 {status} No\r\n{JSON}\r\ncontent-length: 90\r\n\r\n".encode() + b'{"error": ')
-        writer.close()
+        return f'HTTP/1.1 {status} No\r\n{JSON_HEADER}\r\ncontent-length: 90\r\n\r\n{{"error": '.encode()
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            for way in WAYS:
-                for status in ("400", "413", "429", "500"):
-                    client = await gateway.connect()
-                    off = ("x-elision: off",) if way.mode == "passed" else ()
-                    got = await client.request("POST", PATHS[way.api], way.body, f"x-status: {status}", *off)
-                    if got.status == 502:
-                        assert "closed the connection before its answer was complete" in said(got)
-                    else:
-                        assert (got.status, got.body, got.is_complete) == (int(status), b'{"error": ', False), way
-                    client.close()
+    async with open_trial(answer_always(break_off, "close")) as (gateway, *_):
+        for status in (400, 413, 429):
 
-    asyncio.run(run())
+            def check(way: Way, got: HttpResponse, status: int = status) -> None:
+                if got.status == 502:
+                    assert "closed the connection before its answer was complete" in read_error(got)
+                else:
+                    assert (got.status, got.body, got.is_complete) == (status, b'{"error": ', False), way
+
+            await ask_every_way(gateway, check, f"x-status: {status}")
 
 
-def test_large_refusals_word_for_word() -> None:
+async def test_large_refusals_word_for_word() -> None:
     """An error of megabytes passes whole, also where its beginning was read."""
     large = json.dumps({"error": {"message": "x" * 3_000_000, "type": "invalid_request_error"}}).encode()
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(large, "400 No", JSON))
-
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         assert (got.status, got.body == large) == (400, True), way
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    await check_every_way(answer_always(render_response(large, "400 No", JSON_HEADER)), check)
 
 
-def test_what_is_refused_as_edited_goes_out_as_it_came() -> None:
+async def test_what_is_refused_as_edited_goes_out_as_it_came() -> None:
     """Where the provider takes the client's own bytes and not ours the client hears nothing of it, now and later."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = next(api for api in APIS if PATHS[api] in asked.line)
-        if PLACEHOLDER_PART in asked.body:
-            writer.write(render_response(render_refusal(api, 400), "400 No", JSON))
-        elif is_streamed(asked.body):
-            writer.write(render_response(b"".join(render_frames(api)), "200 OK", EVENTS))
-        else:
-            writer.write(render_response(render_whole(api), "200 OK", JSON))
+    def check(way: Way, got: HttpResponse) -> None:
+        assert (got.status, got.body) == (200, way.answer), way
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
-        assert got.status == 200, way
-        assert got.body == (b"".join(render_frames(way.api)) if way.stream else render_whole(way.api))
-
-    async def run() -> None:
-        async with between(script) as (gateway, upstream):
-            await each(gateway, what)
-            count = len(upstream.requests)
-            for way in WAYS:
-                client = await gateway.connect()
-                longer = way.behind(HIDING_STEPS + 1)
-                if way.mode == "view":
-                    assert (await client.request("POST", PATHS[way.api], longer)).status == 200
-                    assert upstream.requests[-1].body == longer
-                client.close()
-            assert len(upstream.requests) == count + sum(way.mode == "view" for way in WAYS), "each was asked once"
-
-    asyncio.run(run())
+    async with open_trial(answer_always(refuse_edited)) as (gateway, upstream, _):
+        await ask_every_way(gateway, check)
+        count = len(upstream.requests)
+        await ask_every_way(gateway, check, more_steps=1)
+        later = [asked.body for asked in upstream.requests[count:]]
+        assert later == [way.make_body(1) for way in WAYS], "each was asked once"
 
 
 # -- nobody there ------------------------------------------------------------------------------------------------------
 
 
-def test_providers_that_are_not_there() -> None:
+async def test_providers_that_are_not_there() -> None:
     """A closed port, a name without a host and a port without TLS are a 502 that says so, in each API's shape."""
 
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -228,105 +214,69 @@ def test_providers_that_are_not_there() -> None:
         writer.close()
         await writer.wait_closed()
 
-    async def run() -> None:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            closed = f"http://127.0.0.1:{unused.getsockname()[1]}"
-            async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
-                tls = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-                wheres = {closed: "nothing listens at", "http://nowhere.invalid": "is not known", tls: "no TLS"}
-                for url, words in wheres.items():
-                    given = make_settings(url, gateway_off=False, strategy=EAGER)
-                    async with run_gateway(given) as gateway:
-                        await each(gateway, told(502, words))
-
-    asyncio.run(run())
-
-
-def told(status: int, words: str) -> Callable[[Way, HttpResponse, HttpClient], Awaitable[None]]:
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
-        assert got.status == status, (way, got)
-        assert words in said(got)
-        assert (got.json().get("type") == "error") is (way.api == "anthropic")
-        assert got.headers["x-elision-error"]
-        await served(client)
-
-    return what
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+            tls = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            for url, words, cause in (
+                (closed, f"nothing listens at {closed}. ", "refused"),
+                ("http://nowhere.invalid", "the name of http://nowhere.invalid is not known: ", "dns"),
+                (tls, "no TLS", "tls"),
+            ):
+                upstreams = {f"gateway_upstream_{name}": url for name in ("openai", "anthropic")}
+                await check_every_way(answer_always(b""), expect_error(502, words), cause, **upstreams)
 
 
-def test_providers_that_are_silent() -> None:
+async def test_providers_that_are_silent() -> None:
     """One that says nothing in its time is a 504."""
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
-    async def run() -> None:
-        async with between(script, gateway_read_seconds=0.02) as (gateway, _):
-            await each(gateway, told(504, "was silent for too long"))
-
-    asyncio.run(run())
+    check = expect_error(504, "was silent for too long")
+    await check_every_way(answer_always(b"", "silent"), check, "read-timeout", gateway_read_seconds=0.02)
 
 
-@pytest.mark.parametrize("raw", [b"", b"HTTP/1.1 200 OK\r\ncontent-ty", b"nonsense\r\n\r\n", b"HTTP/1.1 9 x\r\n\r\n"])
-def test_no_head_of_an_answer(raw: bytes) -> None:
+@pytest.mark.parametrize(
+    ("raw", "cause"),
+    [
+        (b"", "cut"),
+        (b"HTTP/1.1 200 OK\r\ncontent-ty", "cut"),
+        (b"nonsense\r\n\r\n", "malformed"),
+        (b"HTTP/1.1 9 x\r\n\r\n", "malformed"),
+    ],
+)
+async def test_no_head_of_an_answer(raw: bytes, cause: str) -> None:
     """A connection that closes before an answer's head is there, and a head that is none, are a 502."""
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw)
-        writer.close()
-
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, told(502, "127.0.0.1"))
-
-    asyncio.run(run())
+    await check_every_way(answer_always(raw, "close"), expect_error(502, "127.0.0.1"), cause)
 
 
 # -- answers that break off --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_bodies_that_break_off(chunked: bool) -> None:
+@pytest.mark.parametrize("length", [0, 500])
+async def test_bodies_that_break_off(length: int) -> None:
     """A plain answer that is cut in its midst is cut for the client too, or a 502 where nothing was sent yet."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = next(api for api in APIS if PATHS[api] in asked.line)
-        length = "transfer-encoding: chunked" if chunked else f"content-length: {len(render_whole(api))}"
-        writer.write(f"HTTP/1.1 200 OK\r\n{JSON}\r\n{length}\r\n\r\n".encode())
-        writer.write(render_chunk(render_whole(api)[:90]) if chunked else render_whole(api)[:90])
-        writer.close()
+    def break_off(asked: ReceivedRequest) -> bytes:
+        return begin_answer(asked, JSON_HEADER, length, render_whole(find_api(asked))[:90])
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         if got.status == 502:
             assert way.mode == "view", "only what may recall is read to its end before it is sent"
-            assert "closed the connection before its answer was complete" in said(got)
+            assert "closed the connection before its answer was complete" in read_error(got)
         else:
             assert (got.status, got.body, got.is_complete) == (200, render_whole(way.api)[:90], False), way
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    await check_every_way(answer_always(break_off, "close"), check, "cut")
 
 
-@pytest.mark.parametrize("length", [False, True])
-@pytest.mark.parametrize("silent", [False, True])
-def test_streams_that_break_off_between_events(length: bool, silent: bool) -> None:
+@pytest.mark.parametrize("length", [0, 99_999])
+@pytest.mark.parametrize("then", ["close", "silent"])
+async def test_streams_that_break_off_between_events(length: int, then: str) -> None:
     """Cut or gone silent behind a whole event: the client gets all of it, and an error event that its SDK raises."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = next(api for api in APIS if PATHS[api] in asked.line)
-        sized = "content-length: 99999" if length else "transfer-encoding: chunked"
-        part = b"".join(render_frames(api)[:2])
-        writer.write(
-            f"HTTP/1.1 200 OK\r\n{EVENTS}\r\n{sized}\r\n\r\n".encode() + (part if length else render_chunk(part))
-        )
-        if silent:
-            await asyncio.Event().wait()
-        writer.close()
+    def break_off(asked: ReceivedRequest) -> bytes:
+        return begin_answer(asked, EVENTS_HEADER, length, b"".join(render_frames(find_api(asked))[:2]))
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         part = b"".join(render_frames(way.api)[:2])
         assert got.status == 200, way
         if length and not got.is_complete:
@@ -339,23 +289,17 @@ def test_streams_that_break_off_between_events(length: bool, silent: bool) -> No
         assert "error" in json.loads(last[2])
         assert (b"event: error" in last[0]) is (way.api != "openai")
 
-    async def run() -> None:
-        async with between(script, gateway_read_seconds=0.05) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    seconds = 0.1 if then == "silent" else 60.0
+    await check_every_way(answer_always(break_off, then), check, gateway_read_seconds=seconds)
 
 
-def test_streams_that_break_off_within_an_event() -> None:
+async def test_streams_that_break_off_within_an_event() -> None:
     """Half an event can neither be taken back nor completed: the client's connection is cut there as the provider's."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = next(api for api in APIS if PATHS[api] in asked.line)
-        writer.write(f"HTTP/1.1 200 OK\r\n{EVENTS}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
-        writer.write(render_chunk(b"".join(render_frames(api))[:250]))
-        writer.close()
+    def break_off(asked: ReceivedRequest) -> bytes:
+        return begin_answer(asked, EVENTS_HEADER, 0, b"".join(render_frames(find_api(asked)))[:250])
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         sent = b"".join(render_frames(way.api))[:250]
         assert got.status == 200, way
         if got.is_complete:
@@ -366,11 +310,7 @@ def test_streams_that_break_off_within_an_event() -> None:
         else:
             assert got.body == sent, way
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    await check_every_way(answer_always(break_off, "close"), check)
 
 
 # -- odd answers -------------------------------------------------------------------------------------------------------
@@ -387,22 +327,14 @@ NAUGHT = {
 }
 
 
-@pytest.mark.parametrize(("raw", "kind"), pair_cases(NAUGHT.values(), [JSON, EVENTS, "x-none: 1"]))
-def test_malformed_answers(raw: bytes, kind: str) -> None:
+@pytest.mark.parametrize(("raw", "kind"), pair_cases(NAUGHT.values(), [JSON_HEADER, EVENTS_HEADER, "x-none: 1"]))
+async def test_malformed_answers(raw: bytes, kind: str) -> None:
     """What a provider says with status 200 passes byte for byte, be it JSON or not, whatever type it says it has."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(raw, "200 OK", kind))
-
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         assert (got.status, got.body, got.is_complete) == (200, raw, True), way
-        await served(client)
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    await check_every_way(answer_always(render_response(raw, "200 OK", kind)), check)
 
 
 STREAMS = {
@@ -419,148 +351,95 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("raw", STREAMS.values(), ids=STREAMS)
-def test_malformed_streams(raw: bytes) -> None:
+async def test_malformed_streams(raw: bytes) -> None:
     """Events that are none pass byte for byte; where they break off before an answer's end that may be said behind."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 200 OK\r\n{EVENTS}\r\ntransfer-encoding: chunked\r\n\r\n"
-        writer.write(head.encode() + render_chunk(raw[:5]) + render_chunk(raw[5:]) + render_chunk(b""))
+    def begin(asked: ReceivedRequest) -> bytes:
+        return begin_answer(asked, EVENTS_HEADER, 0, raw[:5]) + render_chunk(raw[5:]) + render_chunk(b"")
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         assert (got.status, got.is_complete) == (200, True), way
         front, error, _ = got.body.partition(b'data: {"error"' if way.api == "openai" else b"event: error")
         # What may be a recall is held, and is nothing where its end does not come.
         assert raw.startswith(front) if error and way.mode == "view" else got.body == raw, way
-        await served(client)
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    await check_every_way(answer_always(begin), check)
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
+async def test_no_answer_behind_a_recall(api: Api, stream: bool) -> None:
     """What the client was shown instead of an answer stands for nothing: its own call, the last it sent, stays."""
-    looks = make_reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
     whole_one = json.loads(make_body(api, HIDING_STEPS + 1, stream=stream))
     without_result = {**whole_one, LIST_FIELDS[api]: whole_one[LIST_FIELDS[api]][:-1]}
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        kind = EVENTS if stream else JSON
+    def answer(asked: ReceivedRequest) -> bytes:
         if b"I look." in asked.body:
             nothing = b'event: error\ndata: {"type": "error", "error": {"message": "overloaded"}}\n\n'
-            writer.write(render_response(nothing if stream else b"null", "200 OK", kind))
-        elif asked.body.count(b"call_7") == 1:
-            writer.write(
-                render_response(
-                    b"".join(render_frames(api, looks)) if stream else render_whole(api, looks), "200 OK", kind
-                )
-            )
-        else:
-            writer.write(render_response(b"".join(render_frames(api)) if stream else render_whole(api), "200 OK", kind))
+            return render_response(nothing if stream else b"null", "200 OK", EVENTS_HEADER if stream else JSON_HEADER)
+        return render_sound(asked, LOOKS if asked.body.count(b"call_7") == 1 else None)
 
-    async def run() -> None:
-        async with between(script) as (gateway, upstream):
-            client = await gateway.connect()
-            for each in (without_result, whole_one):
-                await client.request("POST", PATHS[api], json.dumps(each).encode(), JSON)
-            client.close()
-            recalled, sent = upstream.requests[1].body, upstream.requests[-1].body
-            assert (b"I look." in recalled, len(upstream.requests)) == (True, 3)
-            assert (b"I look." in sent, sent.count(b"cat f7.py"), PLACEHOLDER_PART in sent) == (False, 1, True)
-
-    asyncio.run(run())
+    async with open_trial(answer_always(answer)) as (_, upstream, client):
+        for each in (without_result, whole_one):
+            await client.request("POST", PATHS[api], json.dumps(each).encode(), JSON_HEADER)
+        recalled, sent = upstream.requests[1].body, upstream.requests[-1].body
+        assert (b"I look." in recalled, len(upstream.requests)) == (True, 3)
+        assert (b"I look." in sent, sent.count(b"cat f7.py"), PLACEHOLDER_PART in sent) == (False, 1, True)
 
 
 @pytest.mark.parametrize(("api", "stream", "behind"), sample_cases(product(APIS, [False, True], [False, True]), 5))
-def test_prompts_that_are_too_long(api: Api, stream: bool, behind: bool) -> None:
+async def test_prompts_that_are_too_long(api: Api, stream: bool, behind: bool) -> None:
     """They are asked again shorter, also where it is what was recalled that made them too long; the client wrote none
     of that."""
-    looks = make_reply("I look.", [("r1", "elision_recall", {"handle": "t1.1"})])
     limits: list[int] = []
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def answer(asked: ReceivedRequest) -> bytes:
         size, is_behind = len(asked.body), b"I look." in asked.body
         if not limits and is_behind is behind:
             limits.append(int(size * 0.7))
         if limits and size > limits[0]:
             has, most = size // 3, limits[0] // 3
-            words = f"prompt is too long: {has} tokens > {most} maximum"
-            if api != "anthropic":
-                words = (
-                    f"This model's maximum context length is {most} tokens. However, your messages resulted in {has}."
-                )
+            words = f"This model's maximum context length is {most} tokens. However, your messages resulted in {has}."
+            if api == "anthropic":
+                words = f"prompt is too long: {has} tokens > {most} maximum"
             told = {"message": words, "type": "invalid_request_error", "code": "context_length_exceeded"}
-            writer.write(render_response(json.dumps({"type": "error", "error": told}).encode(), "400 No", JSON))
-            return
-        said = looks if behind and not is_behind else make_reply()
-        events = b"".join(render_frames(api, said)) if stream else render_whole(api, said)
-        writer.write(render_response(events, "200 OK", EVENTS if stream else JSON))
+            return render_response(json.dumps({"type": "error", "error": told}).encode(), "400 No", JSON_HEADER)
+        return render_sound(asked, LOOKS if behind and not is_behind else None)
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            client = await gateway.connect()
-            got = await client.request("POST", PATHS[api], make_body(api, HIDING_STEPS, stream=stream, lines=400), JSON)
-            client.close()
-            assert (got.status, b"All is done." in got.body, len(limits)) == (200, True, 1)
-
-    asyncio.run(run())
+    async with open_trial(answer_always(answer)) as (gateway, *_):
+        got = await gateway.ask(make_body(api, HIDING_STEPS, stream=stream, lines=400), api=api)
+        assert (got.status, b"All is done." in got.body, len(limits)) == (200, True, 1)
 
 
-@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified", "307 Elsewhere", "202 Accepted", "299 Odd"])
-def test_other_statuses(status: str) -> None:
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified", "307 Elsewhere", "299 Odd"])
+async def test_other_statuses(status: str) -> None:
     """Answers without a body, and redirects, pass as they are: the gateway follows none."""
+    length = () if status[:3] in ("204", "304") else ("content-length: 0",)
+    raw = "\r\n".join([f"HTTP/1.1 {status}", "location: /elsewhere", *length, "", ""]).encode()
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        length = () if status[:3] in ("204", "304") else ("content-length: 0",)
-        writer.write("\r\n".join([f"HTTP/1.1 {status}", "location: /elsewhere", *length, "", ""]).encode())
-
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         assert (got.status, got.body, got.headers["location"]) == (int(status[:3]), b"", "/elsewhere"), way
-        await served(client)
 
-    async def run() -> None:
-        async with between(script) as (gateway, upstream):
-            await each(gateway, what)
-            assert len(upstream.requests) == len(WAYS)
-
-    asyncio.run(run())
+    upstream = await check_every_way(answer_always(raw), check)
+    assert len(upstream.requests) == len(WAYS)
 
 
-@pytest.mark.parametrize("status", ["101 Switching Protocols", "600 Odd", "799 Odd", "999 Odd"])
-def test_statuses_that_are_none(status: str) -> None:
+@pytest.mark.parametrize("status", ["101 Switching Protocols", "600 Odd", "999 Odd"])
+async def test_statuses_that_are_none(status: str) -> None:
     """A status that HTTP does not have, or that nobody asked for, is a 502 that names it."""
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(b"odd", status, JSON, "connection: upgrade", "upgrade: odd"))
-
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, told(502, "no HTTP exchange with"))
-
-    asyncio.run(run())
+    raw = render_response(b"odd", status, JSON_HEADER, "connection: upgrade", "upgrade: odd")
+    await check_every_way(answer_always(raw), expect_error(502, "no HTTP exchange with"), "malformed")
 
 
-def test_huge_headers() -> None:
+async def test_huge_headers() -> None:
     """Header fields of tens of kilobytes pass; beyond what is taken it is a 502 that says so, and nothing breaks."""
-    sizes = [30_000]
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(b"{}", "200 OK", JSON, f"x-huge: {'h' * sizes[0]}"))
-
-    async def passes(way: Way, got: HttpResponse, client: HttpClient) -> None:
+    def check(way: Way, got: HttpResponse) -> None:
         assert (got.status, len(got.headers["x-huge"])) == (200, 30_000), way
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, passes)
-            sizes[0] = 200_000
-            await each(gateway, told(502, "no HTTP exchange with"))
-
-    asyncio.run(run())
+    for size, expected in ((30_000, check), (200_000, expect_error(502, "no HTTP exchange with"))):
+        raw = render_response(b"{}", "200 OK", JSON_HEADER, f"x-huge: {'h' * size}")
+        await check_every_way(answer_always(raw), expected)
 
 
 CODED: dict[str, Callable[[bytes], bytes]] = {
@@ -574,27 +453,21 @@ CODED: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("coding", CODED)
-def test_compressed_answers(coding: str, cut: bool) -> None:
+async def test_compressed_answers(coding: str, cut: bool) -> None:
     """An answer that comes compressed, asked for or not, can be read by the client as its headers say."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = next(api for api in APIS if PATHS[api] in asked.line)
-        stream = is_streamed(asked.body)
-        packed = CODED[coding](b"".join(render_frames(api)) if stream else render_whole(api))
-        kind = EVENTS if stream else JSON
-        head = f"HTTP/1.1 200 OK\r\n{kind}\r\ncontent-encoding: {coding}\r\ntransfer-encoding: chunked\r\n\r\n"
-        writer.write(head.encode() + render_chunk(packed[:50]))
-        if cut:
-            writer.close()
-        else:
-            writer.write(render_chunk(packed[50:]) + render_chunk(b""))
+    def answer(asked: ReceivedRequest) -> bytes:
+        way = Way(find_api(asked), is_streamed(asked.body), "")
+        packed = CODED[coding](way.answer)
+        kind = EVENTS_HEADER if way.stream else JSON_HEADER
+        begun = begin_answer(asked, kind, 0, packed[:50], f"content-encoding: {coding}")
+        return begun if cut else begun + render_chunk(packed[50:]) + render_chunk(b"")
 
-    async def what(way: Way, got: HttpResponse, client: HttpClient) -> None:
-        plain = b"".join(render_frames(way.api)) if way.stream else render_whole(way.api)
-        packed = CODED[coding](plain)
+    def check(way: Way, got: HttpResponse) -> None:
+        plain, packed = way.answer, CODED[coding](way.answer)
         if got.status == 502:
             assert cut
-            assert "closed the connection" in said(got)
+            assert "closed the connection" in read_error(got)
         elif "content-encoding" in got.headers:
             assert got.headers["content-encoding"] == coding
             assert (got.body, got.is_complete) == (packed[:50], False) if cut else (packed, True), way
@@ -603,22 +476,16 @@ def test_compressed_answers(coding: str, cut: bool) -> None:
         else:
             assert plain.startswith(got.body.partition(b"event: error")[0].partition(b'data: {"error"')[0]), way
 
-    async def run() -> None:
-        async with between(script) as (gateway, _):
-            await each(gateway, what)
-
-    asyncio.run(run())
+    await check_every_way(answer_always(answer, "close" if cut else ""), check)
 
 
-def test_an_early_answer() -> None:
+async def test_an_early_answer() -> None:
     """A provider that refuses before it has read a large request, and closes: its refusal is what the client gets."""
-    large = make_body("openai", 1, task="x" * 8_000_000)
-
     left = asyncio.Event()
 
     async def early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(render_response(render_refusal("openai", 413), "413 Too large", JSON, "connection: close"))
+        writer.write(render_response(render_refusal("openai", 413), "413 Too large", JSON_HEADER, "connection: close"))
         await writer.drain()
         # As servers do it: what is still sent is read for a while, else the other end is reset.
         while await reader.read(1 << 20):
@@ -627,14 +494,9 @@ def test_an_early_answer() -> None:
         await writer.wait_closed()
         left.set()
 
-    async def run() -> None:
-        async with await asyncio.start_server(early, "127.0.0.1", 0) as server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with run_gateway(make_settings(url, gateway_off=False, strategy=EAGER)) as gateway:
-                client = await gateway.connect()
-                got = await client.request("POST", PATHS["openai"], large, "x-elision: off")
-                assert (got.status, got.body) == (413, render_refusal("openai", 413))
-                client.close()
-            await left.wait()
-
-    asyncio.run(run())
+    async with await asyncio.start_server(early, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with open_trial(gateway_upstream_openai=url) as (gateway, *_):
+            got = await gateway.ask(make_body("openai", 1, task="x" * 8_000_000), "x-elision: off")
+            assert (got.status, got.body) == (413, render_refusal("openai", 413))
+        await left.wait()

@@ -16,8 +16,9 @@ from tests.gateway.conversation_bytes import LIST_FIELDS, Json
 from tests.gateway.random_agents import RandomAgent, RandomAgents
 from tests.gateway.random_requests import KEY_SECRETS, RandomRequest, SeenRequest, TrialReport
 from tests.properties.followed_references import REFERENCE, follow_reference
+from tests.soak import SOAK
 
-AGENTS, STEPS = 4, 16
+AGENTS, STEPS = 4, 16 if SOAK else 12
 
 
 class RepeatingAgent(RandomAgent):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from elision.gateway import http_protocol
 from tests.gateway.connection_bytes import ServedConnection, serve_bytes, serve_pieces
+from tests.soak import pair_cases
 
 BODY = b'{"model": "gpt-4.1"}'
 #: A body that is a request itself, for whoever loses count.
@@ -21,7 +20,6 @@ OFFERS = {
     "not said to the connection": b"upgrade: h2c\r\n",
     "of no protocol": b"connection: upgrade\r\nupgrade:\r\n",
 }
-offers = pytest.mark.parametrize("offer", OFFERS.values(), ids=OFFERS)
 
 
 def make_request(fields: bytes, framed: bytes, line: bytes = b"POST /v1/chat/completions HTTP/1.1") -> bytes:
@@ -39,7 +37,7 @@ def frame_chunks(body: bytes) -> bytes:
 
 
 FRAMES = {"content-length": frame_length, "chunked": frame_chunks}
-frames = pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
+offers = pytest.mark.parametrize(("offer", "frame"), pair_cases(OFFERS, FRAMES))
 
 
 def list_bodies(connection: ServedConnection) -> list[bytes]:
@@ -47,35 +45,30 @@ def list_bodies(connection: ServedConnection) -> list[bytes]:
 
 
 @offers
-@frames
-def test_a_request_that_offers_an_upgrade_keeps_its_body(offer: bytes, frame) -> None:  # type: ignore[no-untyped-def]
+async def test_a_request_that_offers_an_upgrade_keeps_its_body(offer: str, frame: str) -> None:
     """It is served as HTTP/1.1, however its bytes are split; the next request on its connection is served, too."""
-    raw, other = make_request(offer, frame(HIDDEN)), make_request(b"", frame(BODY))
+    raw, other = make_request(OFFERS[offer], FRAMES[frame](HIDDEN)), make_request(b"", FRAMES[frame](BODY))
 
-    async def run() -> None:
-        for place in range(len(raw) + 1):
-            found = await serve_pieces([raw[:place], raw[place:] + other])
-            assert list_bodies(found) == [HIDDEN, BODY], place
-            assert found.written.count(b"HTTP/1.1 200 ") == 2
-            assert not found.is_closed
-
-    asyncio.run(run())
+    for place in range(len(raw) + 1):
+        found = await serve_pieces([raw[:place], raw[place:] + other])
+        assert list_bodies(found) == [HIDDEN, BODY], place
+        assert found.written.count(b"HTTP/1.1 200 ") == 2
+        assert not found.is_closed
 
 
 @offers
-@frames
-def test_the_bytes_of_an_offer_come_one_by_one(offer: bytes, frame) -> None:  # type: ignore[no-untyped-def]
+def test_the_bytes_of_an_offer_come_one_by_one(offer: str, frame: str) -> None:
     """No byte is lost where each arrives alone."""
-    raw = make_request(offer, frame(HIDDEN)) * 2
+    raw = make_request(OFFERS[offer], FRAMES[frame](HIDDEN)) * 2
     assert list_bodies(serve_bytes([raw[place : place + 1] for place in range(len(raw))])) == [HIDDEN, HIDDEN]
 
 
 @offers
-@frames
-def test_pipelined_offers_are_served_in_their_order(offer: bytes, frame) -> None:  # type: ignore[no-untyped-def]
+def test_pipelined_offers_are_served_in_their_order(offer: str, frame: str) -> None:
     """Several requests in one piece, each with an offer, each with a body of its own."""
     bodies = [HIDDEN, b"", BODY, b"x" * 5_000]
-    assert list_bodies(serve_bytes([b"".join(make_request(offer, frame(body)) for body in bodies)])) == bodies
+    raw = b"".join(make_request(OFFERS[offer], FRAMES[frame](body)) for body in bodies)
+    assert list_bodies(serve_bytes([raw])) == bodies
 
 
 def test_an_offer_reaches_the_application() -> None:

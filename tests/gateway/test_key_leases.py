@@ -18,10 +18,18 @@ from elision.stores.store import LeasesSpending, SpendingLease
 from elision.stores.store_urls import open_store
 from tests.figures import ReportFigures
 from tests.gateway.conversation_bytes import PATHS, make_body
-from tests.gateway.loopback_gateway import HttpClient, HttpResponse, make_settings, wait_until
+from tests.gateway.gateway_trial import answer_soundly, open_trial
+from tests.gateway.loopback_gateway import (
+    HttpResponse,
+    RunningGateway,
+    connect,
+    make_settings,
+    run_gateway,
+    wait_until,
+)
 from tests.gateway.scripted_upstream import run_scripted_upstream
 from tests.gateway.serve_process import ServeProcess, start_serve
-from tests.gateway.test_budgets import ANSWER_USD, Clock, ask, live, provider
+from tests.gateway.test_budgets import ANSWER_USD, Clock, ask
 from tests.soak import SOAK
 from tests.stores.postgres_server import Server, make_fresh_url, start_server
 
@@ -86,96 +94,76 @@ def test_a_period_begins_with_nothing(counter: Any) -> None:
     assert found.seconds == pytest.approx(10**8 - now % 10**8, abs=120)
 
 
-def test_workers_together_take_no_more_than_the_limit(counter: Any) -> None:
+async def test_workers_together_take_no_more_than_the_limit(counter: Any) -> None:
     """Requests are counted before they are made, so four workers at once stay within the limit to the last one."""
-
-    async def test() -> None:
-        workers = [leases(counter, Clock(), turns=1_000) for _ in range(GATEWAYS)]
-        taken = await asyncio.gather(*(count_taken(each, 2_000) for each in workers))
-        assert sum(taken) == 1_000
-        for each in workers:
-            await each.close()
-
-    asyncio.run(test())
+    workers = [leases(counter, Clock(), turns=1_000) for _ in range(GATEWAYS)]
+    taken = await asyncio.gather(*(count_taken(each, 2_000) for each in workers))
+    assert sum(taken) == 1_000
+    for each in workers:
+        await each.close()
 
 
-def test_what_a_key_spent_before_counts(counter: Any) -> None:
+async def test_what_a_key_spent_before_counts(counter: Any) -> None:
     """A count begins with what the log says; then it is the count that holds."""
-
-    async def test() -> None:
-        assert await count_taken(leases(counter, Clock(), turns=10, spent=7), 20) == 3
-        assert await count_taken(leases(counter, Clock(), turns=10, spent=0), 20) == 0
-
-    asyncio.run(test())
+    assert await count_taken(leases(counter, Clock(), turns=10, spent=7), 20) == 3
+    assert await count_taken(leases(counter, Clock(), turns=10, spent=0), 20) == 0
 
 
-def test_dollars_are_settled_behind_a_call(counter: Any) -> None:
+async def test_dollars_are_settled_behind_a_call(counter: Any) -> None:
     """A call takes what calls of its key usually cost; what it costs is counted once it is known."""
-
-    async def test() -> None:
-        found = leases(counter, Clock(), usd=10.0)
-        assert (await found.take("k1", 0.5)).usd == 0.5
-        found.settle("k1", 0.5, 4.0)
-        assert (await found.take("k1", 0.5)).usd == 4.0
-        found.settle("k1", 4.0, 4.0)
-        # 8 of 10 are spent: what is left is enough for a call to begin.
-        taking = await found.take("k1", 0.5)
-        assert taking.reached is None
-        assert (await found.take("k1", 0.5)).reached is not None
-        found.settle("k1", taking.usd, 1.0)
-        assert (await found.take("k1", 0.5)).reached is None
-        await found.close()
-        lease = counter.lease_spending("k1", USD, charge=0, amount=0, most=10, spent=None)
-        # The one that is under way is counted with what it took.
-        assert lease.total == pytest.approx(9 + 4.0 * 0.8 + 0.2, abs=0.5)
-
-    asyncio.run(test())
+    found = leases(counter, Clock(), usd=10.0)
+    assert (await found.take("k1", 0.5)).usd == 0.5
+    found.settle("k1", 0.5, 4.0)
+    assert (await found.take("k1", 0.5)).usd == 4.0
+    found.settle("k1", 4.0, 4.0)
+    # 8 of 10 are spent: what is left is enough for a call to begin.
+    taking = await found.take("k1", 0.5)
+    assert taking.reached is None
+    assert (await found.take("k1", 0.5)).reached is not None
+    found.settle("k1", taking.usd, 1.0)
+    assert (await found.take("k1", 0.5)).reached is None
+    await found.close()
+    lease = counter.lease_spending("k1", USD, charge=0, amount=0, most=10, spent=None)
+    # The one that is under way is counted with what it took.
+    assert lease.total == pytest.approx(9 + 4.0 * 0.8 + 0.2, abs=0.5)
 
 
-def test_a_limit_that_was_reached_is_asked_for_again(counter: Any) -> None:
+async def test_a_limit_that_was_reached_is_asked_for_again(counter: Any) -> None:
     """Not at every request: but what another worker gives back is spent within seconds."""
-
-    async def test() -> None:
-        clock = Clock()
-        one, two = leases(counter, clock, turns=4), leases(counter, clock, turns=4)
-        # Small slices: two calls within a moment, and this worker holds two more.
-        assert await count_taken(one, 2) == 2
-        assert await count_taken(two, 9) <= 2
-        clock.now += IDLE_SECONDS
-        await one.give_back()
-        clock.now += EXHAUSTED_SECONDS
-        assert await count_taken(two, 9) <= 2
-        assert counter.lease_spending("k1", TURNS, charge=0, amount=0, most=4, spent=None).total == 4
-        for each in (one, two):
-            await each.close()
-
-    asyncio.run(test())
+    clock = Clock()
+    one, two = leases(counter, clock, turns=4), leases(counter, clock, turns=4)
+    # Small slices: two calls within a moment, and this worker holds two more.
+    assert await count_taken(one, 2) == 2
+    assert await count_taken(two, 9) <= 2
+    clock.now += IDLE_SECONDS
+    await one.give_back()
+    clock.now += EXHAUSTED_SECONDS
+    assert await count_taken(two, 9) <= 2
+    assert counter.lease_spending("k1", TURNS, charge=0, amount=0, most=4, spent=None).total == 4
+    for each in (one, two):
+        await each.close()
 
 
-def test_a_slice_grows_with_its_use(counter: Any) -> None:
+async def test_a_slice_grows_with_its_use(counter: Any) -> None:
     """A busy worker asks rarely, a quiet one holds little; no slice is above a hundredth of the limit."""
+    clock = Clock()
+    found = leases(counter, clock, turns=10_000)
 
-    async def test() -> None:
-        clock = Clock()
-        found = leases(counter, clock, turns=10_000)
+    def total() -> float:
+        return counter.lease_spending("k1", TURNS, charge=0, amount=0, most=10_000, spent=None).total  # type: ignore[no-any-return]
 
-        def total() -> float:
-            return counter.lease_spending("k1", TURNS, charge=0, amount=0, most=10_000, spent=None).total  # type: ignore[no-any-return]
-
-        assert await count_taken(found, 1) == 1
-        assert total() == 1
-        assert await count_taken(found, 1_000) == 1_000
-        assert 1_001 <= total() <= 1_101
-        for _ in range(300):
-            clock.now += 3.0
-            await found.take("k1", 0.0)
-        assert total() <= 1_302
-        await found.close()
-
-    asyncio.run(test())
+    assert await count_taken(found, 1) == 1
+    assert total() == 1
+    assert await count_taken(found, 1_000) == 1_000
+    assert 1_001 <= total() <= 1_101
+    for _ in range(300):
+        clock.now += 3.0
+        await found.take("k1", 0.0)
+    assert total() <= 1_302
+    await found.close()
 
 
-def test_a_slice_is_as_large_as_what_a_moment_needs() -> None:
+async def test_a_slice_is_as_large_as_what_a_moment_needs() -> None:
     """Asked for again within `SLICE_SECONDS` it doubles; from then on it is halved."""
     asked: list[float] = []
 
@@ -184,55 +172,44 @@ def test_a_slice_is_as_large_as_what_a_moment_needs() -> None:
             asked.append(amount)
             return super().lease_spending(*given, amount=amount, **named)
 
-    async def exercise() -> None:
-        clock = Clock()
-        found = KeyLeases(make_limit_list(None, None, 10_000), Watched(clock), True, lambda key, what: 0.0, clock=clock)
-        for seconds in (0.0, 1.9, 1.9, 2.0, 1.9):
-            clock.now += seconds
-            begun = len(asked)
-            while len(asked) == begun:
-                assert (await found.take("k1", 0.0)).reached is None
-        await found.close()
-
-    asyncio.run(exercise())
+    clock = Clock()
+    found = KeyLeases(make_limit_list(None, None, 10_000), Watched(clock), True, lambda key, what: 0.0, clock=clock)
+    for seconds in (0.0, 1.9, 1.9, 2.0, 1.9):
+        clock.now += seconds
+        begun = len(asked)
+        while len(asked) == begun:
+            assert (await found.take("k1", 0.0)).reached is None
+    await found.close()
     first, *others = asked[:5]
     assert others == [2 * first, 4 * first, 2 * first, 4 * first]
 
 
-def test_what_is_left_of_a_minute_is_no_part_of_the_next() -> None:
+async def test_what_is_left_of_a_minute_is_no_part_of_the_next() -> None:
     """A worker that gives it back too late does not raise the limit."""
-
-    async def exercise() -> None:
-        clock = Clock()
-        counter = LocalCounter(clock)
-        limits = make_limit_list(None, None, 300)
-        one, other = (KeyLeases(limits, counter, True, lambda key, what: 0.0, clock=clock) for _ in range(2))
-        assert await count_taken(one, 2) == 2
-        clock.now += 60
-        assert await count_taken(other, 400) == 300
-        await one.give_back()
-        clock.now += EXHAUSTED_SECONDS
-        assert await count_taken(other, 400) == 0
-        await one.close()
-        await other.close()
-
-    asyncio.run(exercise())
+    clock = Clock()
+    counter = LocalCounter(clock)
+    limits = make_limit_list(None, None, 300)
+    one, other = (KeyLeases(limits, counter, True, lambda key, what: 0.0, clock=clock) for _ in range(2))
+    assert await count_taken(one, 2) == 2
+    clock.now += 60
+    assert await count_taken(other, 400) == 300
+    await one.give_back()
+    clock.now += EXHAUSTED_SECONDS
+    assert await count_taken(other, 400) == 0
+    await one.close()
+    await other.close()
 
 
-def test_alone_a_gateway_counts_itself() -> None:
+async def test_alone_a_gateway_counts_itself() -> None:
     """Without a counter that others share, a minute is counted here; several workers must share one."""
-
-    async def test() -> None:
-        now = Clock()
-        now.now = 60 * 1_000 + 30.0
-        found = KeyLeases(make_limit_list(None, None, 5), LocalCounter(now), True, lambda key, what: 0.0, clock=now)
-        assert await count_taken(found, 9) == 5
-        assert (await found.take("k1", 0.0)).seconds == 30.0
-        now.now += 30.0
-        assert await count_taken(found, 9) == 5
-        await found.close()
-
-    asyncio.run(test())
+    now = Clock()
+    now.now = 60 * 1_000 + 30.0
+    found = KeyLeases(make_limit_list(None, None, 5), LocalCounter(now), True, lambda key, what: 0.0, clock=now)
+    assert await count_taken(found, 9) == 5
+    assert (await found.take("k1", 0.0)).seconds == 30.0
+    now.now += 30.0
+    assert await count_taken(found, 9) == 5
+    await found.close()
     with pytest.raises(SettingError, match=r"gateway_key_requests_per_minute: 2 workers count together in PostgreSQL"):
         make_settings(gateway_key_requests_per_minute=5, gateway_workers=2, store="sqlite:///x.db", gateway_off=False)
 
@@ -241,41 +218,33 @@ def test_alone_a_gateway_counts_itself() -> None:
 
 
 @pytest.mark.parametrize("at_limit", ["refuse", "hint"])
-def test_requests_of_a_minute(at_limit: str) -> None:
+async def test_requests_of_a_minute(at_limit: str) -> None:
     """Beyond them a client is told when to come again; with `hint` the answer has a header."""
-
-    async def test() -> None:
-        given = {"gateway_key_requests_per_minute": 2, "gateway_at_limit": at_limit}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **given) as one:
-            got = [await ask(one, "openai", 0, task=str(number)) for number in range(9)]
-            # A minute may end meanwhile.
-            told = next(each for each in got if each.status == 429 or "x-elision-stop" in each.headers)
-            assert (await ask(one, "openai", 0, key="k2")).status == 200
-            if at_limit == "hint":
-                assert told.headers["x-elision-stop"].startswith("key_requests_per_minute: this key has made its 2")
-                assert {each.status for each in got} == {200}
-            else:
-                assert 1 <= int(told.headers["retry-after"]) <= 60
-                assert "x-should-retry" not in told.headers
-                assert told.headers["x-elision-error"] == "rate"
-                assert "Try again after the seconds" in told.json()["error"]["message"]
-
-    asyncio.run(test())
+    given = {"gateway_key_requests_per_minute": 2, "gateway_at_limit": at_limit}
+    async with open_trial(**given) as (one, *_):
+        got = [await ask(one, "openai", 0, task=str(number)) for number in range(9)]
+        # A minute may end meanwhile.
+        told = next(each for each in got if each.status == 429 or "x-elision-stop" in each.headers)
+        assert (await ask(one, "openai", 0, key="k2")).status == 200
+        if at_limit == "hint":
+            assert told.headers["x-elision-stop"].startswith("key_requests_per_minute: this key has made its 2")
+            assert {each.status for each in got} == {200}
+        else:
+            assert 1 <= int(told.headers["retry-after"]) <= 60
+            assert "x-should-retry" not in told.headers
+            assert told.headers["x-elision-error"] == "rate"
+            assert "Try again after the seconds" in told.json()["error"]["message"]
 
 
-def test_a_key_pays_what_its_calls_cost() -> None:
+async def test_a_key_pays_what_its_calls_cost() -> None:
     """The third of three calls brings a key above two and a half; what they cost is known when each is over."""
-
-    async def test() -> None:
-        given = {"store": make_fresh_url(), "gateway_key_max_cost_usd": 2.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **given) as gateway:
-            statuses = []
-            for number in range(4):
-                statuses.append((await ask(gateway, "anthropic", 0, task=str(number))).status)
-                await wait_until(lambda: not gateway.worker.app.in_flight)
-            assert statuses == [200, 200, 200, 429]
-
-    asyncio.run(test())
+    given = {"store": make_fresh_url(), "gateway_key_max_cost_usd": 2.5 * ANSWER_USD, "gateway_at_limit": "refuse"}
+    async with open_trial(**given) as (gateway, *_):
+        statuses = []
+        for number in range(4):
+            statuses.append((await ask(gateway, "anthropic", 0, task=str(number))).status)
+            await wait_until(lambda: not gateway.worker.app.in_flight)
+        assert statuses == [200, 200, 200, 429]
 
 
 @pytest.fixture
@@ -285,51 +254,42 @@ def breakable() -> Iterator[Server]:
     server.remove()
 
 
-def test_a_lost_counter_refuses_nobody(breakable: Server, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lost_counter_refuses_nobody(breakable: Server, caplog: pytest.LogCaptureFixture) -> None:
     """The last lease stays valid; readiness, a metric and the log say so; what was spent meanwhile is counted then."""
 
-    async def test() -> None:
-        url = breakable.make_fresh_url(timeout=2)
-        given = {"store": url, "gateway_key_max_turns": 6, "gateway_at_limit": "refuse"}
-        async with run_scripted_upstream(provider) as upstream, live(upstream, **given) as one:
+    caplog.set_level("WARNING")
+    url = breakable.make_fresh_url(timeout=2)
+    given = {"store": url, "gateway_key_max_turns": 6, "gateway_at_limit": "refuse"}
+    async with open_trial(**given) as (one, upstream, client):
 
-            async def is_counted() -> bool:
-                client = await one.connect()
-                try:
-                    return bool((await client.request("GET", "/readyz")).json()["limits_counted"])
-                finally:
-                    client.close()
+        async def is_counted() -> bool:
+            return bool((await client.request("GET", "/readyz")).json()["limits_counted"])
 
-            assert (await ask(one, "openai", 0, task="before")).status == 200
-            assert await is_counted()
-            breakable.stop()
-            got = [(await ask(one, "openai", 0, task=str(number))).status for number in range(8)]
-            assert got == [200] * 8
-            assert not await is_counted()
-            client = await one.connect()
-            page = (await client.request("GET", "/metrics")).body
-            client.close()
-            assert b"agent_context_gateway_lease_failures_total 1.0" in page
-            breakable.start()
-            leases = one.worker.gateway.proxy.budgets.leases
-            assert leases is not None
+        assert (await ask(one, "openai", 0, task="before")).status == 200
+        assert await is_counted()
+        breakable.stop()
+        got = [(await ask(one, "openai", 0, task=str(number))).status for number in range(8)]
+        assert got == [200] * 8
+        assert not await is_counted()
+        page = (await client.request("GET", "/metrics")).body
+        assert b"agent_context_gateway_lease_failures_total 1.0" in page
+        breakable.start()
+        leases = one.worker.gateway.proxy.budgets.leases
+        assert leases is not None
 
-            async def is_refused() -> bool:
-                return (await ask(one, "openai", 0, task="behind")).status == 429
+        async def is_refused() -> bool:
+            return (await ask(one, "openai", 0, task="behind")).status == 429
 
-            until = time.monotonic() + 60
-            while not await is_refused():
-                assert time.monotonic() < until
-            assert await is_counted()
-        with closing(open_store(url)) as store:
-            assert isinstance(store, LeasesSpending)
-            (name,) = {info.family.split("/")[0] for info in store.sessions()}
-            found = store.lease_spending(name, TURNS, charge=0, amount=0, most=6, spent=None)
-            assert found is not None
-            assert found.total == len(upstream.requests)
-
-    with caplog.at_level("WARNING"):
-        asyncio.run(test())
+        until = time.monotonic() + 60
+        while not await is_refused():
+            assert time.monotonic() < until
+        assert await is_counted()
+    with closing(open_store(url)) as store:
+        assert isinstance(store, LeasesSpending)
+        (name,) = {info.family.split("/")[0] for info in store.sessions()}
+        found = store.lease_spending(name, TURNS, charge=0, amount=0, most=6, spent=None)
+        assert found is not None
+        assert found.total == len(upstream.requests)
     assert "what keys spend cannot be counted, their last leases stay valid" in caplog.text
     assert "what keys spend is counted again" in caplog.text
 
@@ -338,21 +298,25 @@ def test_a_lost_counter_refuses_nobody(breakable: Server, caplog: pytest.LogCapt
 
 
 @asynccontextmanager
-async def fleet(folder: Path, url: str, upstream: str, *options: str) -> AsyncIterator[list[ServeProcess]]:
-    """Processes over one store."""
+async def fleet(
+    folder: Path, url: str, upstream: str, **limit: float
+) -> AsyncIterator[list[ServeProcess | RunningGateway]]:
+    """Gateways over one store: processes, and the last one in this process."""
+    ((name, most),) = limit.items()
     with ExitStack() as stack:
-        made = []
-        for number in range(GATEWAYS):
+        made: list[ServeProcess | RunningGateway] = []
+        for number in range(GATEWAYS - 1):
             (folder / str(number)).mkdir()
-            given = ("--upstream-openai", upstream, "--store", url, "--log", "none", *options)
+            given = ("--upstream-openai", upstream, "--store", url, "--log", "none", f"--{name}", str(most))
             make = stack.enter_context
             made.append(await asyncio.to_thread(lambda: make(start_serve(folder / str(number), *given))))  # noqa: B023
-        yield made
+        setting = {f"gateway_{name.replace('-', '_')}": most}
+        async with run_gateway(make_settings(upstream, store=url, gateway_off=False, **setting)) as last:
+            yield [*made, last]
 
 
-async def ask_once(gateway: ServeProcess, task: str) -> HttpResponse:
-    host, port = gateway.url.removeprefix("http://").split(":")
-    client = HttpClient(*await asyncio.open_connection(host, int(port)))
+async def ask_once(gateway: ServeProcess | RunningGateway, task: str) -> HttpResponse:
+    client = await connect(gateway.url)
     try:
         body = make_body("openai", 0, task=task)
         return await client.request("POST", PATHS["openai"], body, "authorization: Bearer k1")
@@ -360,10 +324,10 @@ async def ask_once(gateway: ServeProcess, task: str) -> HttpResponse:
         client.close()
 
 
-async def ask_until_refused(gateways: list[ServeProcess], killed: int | None = None) -> int:
+async def ask_until_refused(gateways: list[ServeProcess | RunningGateway], *, kills: bool = False) -> int:
     """Clients ask all gateways in turn, each until it is refused three times; return the answers that they got.
 
-    killed: a gateway that is killed when some were answered.
+    kills: the first one is killed when some were answered.
     """
     answered = 0
 
@@ -377,8 +341,9 @@ async def ask_until_refused(gateways: list[ServeProcess], killed: int | None = N
                 continue
             if got.status == 200 and got.is_complete:
                 answered += 1
-                if killed is not None and answered == MOST // 6:
-                    gateways[killed].popen.send_signal(signal.SIGKILL)
+                if kills and answered == MOST // 6:
+                    assert isinstance(gateways[0], ServeProcess)
+                    gateways[0].popen.send_signal(signal.SIGKILL)
             else:
                 assert got.status == 429, got.body
                 refused += 1
@@ -389,45 +354,37 @@ async def ask_until_refused(gateways: list[ServeProcess], killed: int | None = N
     return answered
 
 
-def test_gateways_stay_within_the_turns_of_a_key(tmp_path: Path, report_figures: ReportFigures) -> None:
+async def test_gateways_stay_within_the_turns_of_a_key(tmp_path: Path, report_figures: ReportFigures) -> None:
     """One is killed meanwhile: what it had leased stays counted, which is at most one slice."""
-
-    async def test() -> None:
-        async with run_scripted_upstream(provider) as upstream:
-            options = ("--key-max-turns", str(MOST))
-            async with fleet(tmp_path, make_fresh_url(), upstream.url, *options) as gateways:
-                answered = await ask_until_refused(gateways, killed=1)
-            asked = len(upstream.requests)
-        report_figures(
-            f"{GATEWAYS} gateways, one killed: {asked} turns of {MOST} reached the provider, {answered} answered"
-        )
-        slices = GATEWAYS * max(1, MOST // 100)
-        # What was under way at the killed one is counted, and may never have reached the provider.
-        under_way = CLIENTS // GATEWAYS
-        # On a machine so busy that the counter does not answer within its time, a worker goes on for a slice.
-        assert MOST - slices - under_way <= asked <= MOST + slices
-
-    asyncio.run(test())
+    async with run_scripted_upstream(answer_soundly) as upstream:
+        async with fleet(tmp_path, make_fresh_url(), upstream.url, **{"key-max-turns": MOST}) as gateways:
+            answered = await ask_until_refused(gateways, kills=True)
+        asked = len(upstream.requests)
+    report_figures(
+        f"{GATEWAYS} gateways, one killed: {asked} turns of {MOST} reached the provider, {answered} answered"
+    )
+    slices = GATEWAYS * max(1, MOST // 100)
+    # What was under way at the killed one is counted, and may never have reached the provider.
+    under_way = CLIENTS // GATEWAYS
+    # On a machine so busy that the counter does not answer within its time, a worker goes on for a slice.
+    assert MOST - slices - under_way <= asked <= MOST + slices
 
 
 @pytest.mark.soak
-def test_gateways_overshoot_dollars_by_a_slice_each(tmp_path: Path, report_figures: ReportFigures) -> None:
+async def test_gateways_overshoot_dollars_by_a_slice_each(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Many clients at once: what they spent is at most one slice per worker above the limit, once each worker knows
     what a call costs. Before that the calls under way are not priced."""
 
-    async def test() -> None:
-        # An answer of gpt-5.2 is 0.00203 USD.
-        usd = (1_000 * 1.75 + 20 * 14) / 1e6
-        most = 0.75 * MOST * usd
-        async with run_scripted_upstream(provider) as upstream:
-            async with fleet(tmp_path, make_fresh_url(), upstream.url, "--key-max-cost-usd", str(most)) as gateways:
-                for gateway in gateways:
-                    await ask_once(gateway, "first")
-                await ask_until_refused(gateways)
-            spent = len(upstream.requests) * usd
-        report_figures(f"{GATEWAYS} gateways: ${spent:.4f} spent of ${most:.4f}, one call is ${usd:.4f}")
-        # On a machine so busy that the counter does not answer within its time, calls under way go on.
-        slices = GATEWAYS * most / 100
-        assert most - 1e-9 - slices <= spent <= most + slices + CLIENTS // GATEWAYS * usd
-
-    asyncio.run(test())
+    # An answer of gpt-5.2 is 0.00203 USD.
+    usd = (1_000 * 1.75 + 20 * 14) / 1e6
+    most = 0.75 * MOST * usd
+    async with run_scripted_upstream(answer_soundly) as upstream:
+        async with fleet(tmp_path, make_fresh_url(), upstream.url, **{"key-max-cost-usd": most}) as gateways:
+            for gateway in gateways:
+                await ask_once(gateway, "first")
+            await ask_until_refused(gateways)
+        spent = len(upstream.requests) * usd
+    report_figures(f"{GATEWAYS} gateways: ${spent:.4f} spent of ${most:.4f}, one call is ${usd:.4f}")
+    # On a machine so busy that the counter does not answer within its time, calls under way go on.
+    slices = GATEWAYS * most / 100
+    assert most - 1e-9 - slices <= spent <= most + slices + CLIENTS // GATEWAYS * usd

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import stat
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from elision.errors import StoreError
 from elision.gateway.assembly import keep_in_file, load_gateway_secret
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
-from tests.gateway.conversation_bytes import PATHS, make_body, render_whole
-from tests.gateway.loopback_gateway import make_settings, run_gateway
-from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
+from tests.gateway.conversation_bytes import make_body
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import make_settings
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])
@@ -69,16 +68,8 @@ def test_a_place_that_takes_no_file_is_told_of(tmp_path: Path) -> None:
 async def families(place: str, **given: str) -> set[str]:
     """What a gateway on the store at `place` calls the client of one request, and of all before."""
 
-    async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(render_whole("openai"), "200 OK", "content-type: application/json"))
-
-    async with run_scripted_upstream(provider) as upstream:
-        found = make_settings(upstream.url, gateway_off=False, store=place, **given)
-        async with run_gateway(found) as gateway:
-            client = await gateway.connect()
-            got = await client.request("POST", PATHS["openai"], make_body("openai", 2), "authorization: Bearer sk-1")
-            assert got.status == 200
-            client.close()
+    async with open_trial(store=place, **given) as (gateway, *_):
+        assert (await gateway.ask(make_body("openai", 2), "authorization: Bearer sk-1")).status == 200
     store = open_store(place)
     try:
         return {info.family for info in store.sessions()}
@@ -86,10 +77,10 @@ async def families(place: str, **given: str) -> set[str]:
         store.close()
 
 
-def test_a_client_has_one_name_at_all_gateways_of_a_store(tmp_path: Path) -> None:
+async def test_a_client_has_one_name_at_all_gateways_of_a_store(tmp_path: Path) -> None:
     """Its history goes on wherever it asks; under another secret it is somebody else."""
     place = f"sqlite:///{tmp_path}/kept.db"
-    (first,) = asyncio.run(families(place))
+    (first,) = await families(place)
     assert first.startswith("k")
-    assert asyncio.run(families(place)) == {first}
-    assert len(asyncio.run(families(place, gateway_secret="another-secret-altogether"))) == 2
+    assert await families(place) == {first}
+    assert len(await families(place, gateway_secret="another-secret-altogether")) == 2

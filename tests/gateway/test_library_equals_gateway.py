@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -28,15 +26,14 @@ from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 from tests.gateway.conversation_bytes import PATHS
-from tests.gateway.loopback_gateway import make_settings, run_gateway
-from tests.gateway.scripted_upstream import ReceivedRequest, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
+from tests.gateway.scripted_upstream import ReceivedRequest, answer_always, render_response
 from tests.soak import sample_cases
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"
 MODEL = "claude-sonnet-4-5"
 STRATEGY = "masking(window=4)"
-CALLS = 40
-JSON = "content-type: application/json"
+CALLS = 30
 #: Seconds of the provider's clock between two exchanges.
 STEP = 7.0
 
@@ -87,11 +84,12 @@ def account(store: Store) -> SessionReport:
     return load_session_log(store, info, sizer("anthropic", "o200k"), Guards()).build_report()
 
 
-def library(client: Client, factor: float = 1.0, **options: Any) -> SessionReport:
+@cache
+def library(client: Client, factor: float = 1.0, strategy: str = STRATEGY, **options: Any) -> SessionReport:
     """The loop behind a context manager."""
     store, provider, follower = MemoryStore(), Counting(factor), Follower(run(), "anthropic")
     given = {"model": MODEL, "dialect": "anthropic", **options}
-    with ContextManager(STRATEGY, store=store, **gather_options(given)) as context:
+    with ContextManager(strategy, store=store, **gather_options(given)) as context:
         while not follower.done:
             body = client.body(follower)
             beside = {"request": {"cache_control": body["cache_control"]}} if client.marks else {}
@@ -105,30 +103,23 @@ def library(client: Client, factor: float = 1.0, **options: Any) -> SessionRepor
     return account(store)
 
 
-def gateway(client: Client, factor: float = 1.0) -> SessionReport:
+async def gateway(client: Client, strategy: str) -> SessionReport:
     """The same loop with the gateway's address and nothing else changed."""
-    provider, follower = Counting(factor), Follower(run(), "anthropic")
+    provider, follower = Counting(1.0), Follower(run(), "anthropic")
 
-    async def told(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def answer(asked: ReceivedRequest) -> bytes:
         _, got = provider.answer_request("anthropic", {}, asked.body)
-        writer.write(render_response(json.dumps(got.body).encode(), f"{got.status} OK", JSON))
-        await writer.drain()
+        return render_response(json.dumps(got.body).encode(), f"{got.status} OK", JSON_HEADER)
 
-    async def loop() -> SessionReport:
-        given = {"gateway_off": False, "strategy": STRATEGY, "tokens": "o200k"}
-        async with run_scripted_upstream(told) as upstream, run_gateway(make_settings(upstream.url, **given)) as served:
-            connection = await served.connect()
-            while not follower.done:
-                raw = json.dumps(client.body(follower)).encode()
-                got = await connection.request("POST", PATHS["anthropic"], raw, JSON)
-                assert got.status == 200, got.body
-                follower.take(got.json())
-            connection.close()
-            # What was reported of the last answer is written.
+    async with open_trial(answer_always(answer), strategy=strategy, tokens="o200k") as (served, _, connection):
+        while not follower.done:
+            raw = json.dumps(client.body(follower)).encode()
+            got = await connection.request("POST", PATHS["anthropic"], raw, JSON_HEADER)
+            assert got.status == 200, got.body
+            follower.take(got.json())
+            # A client that asks sooner has its request decided on before it is known what the last one was billed.
             await served.wait_until_stored()
-            return account(served.worker.store)
-
-    return asyncio.run(loop())
+        return account(served.worker.store)
 
 
 NAMES = ("hiding_usd", "caching_usd", "saved_usd", "sent_tokens", "raw_tokens", "cached_tokens")
@@ -144,11 +135,11 @@ def told(account: SessionReport) -> dict[str, float]:
     ("marks", "strategy"),
     [(True, STRATEGY), (False, STRATEGY), (True, "masking(window=4, fold=true)")],
 )
-def test_both_doors_tell_the_same(marks: bool, strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_both_doors_tell_the_same(marks: bool, strategy: str) -> None:
     """The same loop costs and saves the same through both doors, by hiding as well as by caching."""
-    monkeypatch.setattr(sys.modules[__name__], "STRATEGY", strategy)
     client = Client(marks=marks)
-    ours, theirs = told(library(client, cache_control="gaps")), told(gateway(client))
+    ours = told(library(client, strategy=strategy, cache_control="gaps"))
+    theirs = told(await gateway(client, strategy))
     assert ours == pytest.approx(theirs, rel=1e-9)
     assert ours["hiding_usd"] > 0
     assert (ours["caching_usd"] > 0) is not marks

@@ -14,37 +14,30 @@ from elision.gateway.request_body_reader import ClientDisconnected, RequestBodyR
 from tests.gateway.loopback_gateway import make_settings
 
 
-def test_first_come_first_served() -> None:
+async def test_first_come_first_served() -> None:
     """A small request does not pass by a large one that waits."""
 
-    async def run() -> list[str]:
-        gate, order = CapacityGate(10, max_waiting=9, seconds=5), []
+    gate, order = CapacityGate(10, max_waiting=9, seconds=5), []
 
-        async def one(name: str, amount: int) -> None:
-            await gate.acquire(amount)
-            order.append(name)
+    async def one(name: str, amount: int) -> None:
+        await gate.acquire(amount)
+        order.append(name)
 
-        await gate.acquire(8)
-        tasks = [asyncio.ensure_future(one(*each)) for each in (("large", 7), ("small", 1), ("other", 2))]
-        await asyncio.sleep(0)
-        assert (gate.waiting, order) == (3, [])
-        gate.release(8)
-        await asyncio.gather(*tasks)
-        return order
-
-    assert asyncio.run(run()) == ["large", "small", "other"]
+    await gate.acquire(8)
+    tasks = [asyncio.ensure_future(one(*each)) for each in (("large", 7), ("small", 1), ("other", 2))]
+    await asyncio.sleep(0)
+    assert (gate.waiting, order) == (3, [])
+    gate.release(8)
+    await asyncio.gather(*tasks)
+    assert order == ["large", "small", "other"]
 
 
-def test_more_than_there_is() -> None:
+async def test_more_than_there_is() -> None:
     """Whoever wants more room than there is gets all of it."""
-
-    async def run() -> None:
-        gate = CapacityGate(10, max_waiting=1, seconds=1)
-        assert await gate.acquire(99) == 10
-        gate.release(10)
-        assert gate.in_use == 0
-
-    asyncio.run(run())
+    gate = CapacityGate(10, max_waiting=1, seconds=1)
+    assert await gate.acquire(99) == 10
+    gate.release(10)
+    assert gate.in_use == 0
 
 
 @given(
@@ -97,78 +90,62 @@ def part(data: bytes, more: bool = True) -> dict[str, Any]:
     return {"type": "http.request", "body": data, "more_body": more}
 
 
-def test_room_is_held_while_a_body_is() -> None:
+async def test_room_is_held_while_a_body_is() -> None:
     """What a client says it sends is held from the start, what it did not say as it comes; all of it is given back."""
+    body, limits = arriving([part(b"abc"), part(b"de", more=False)], {b"content-length": b"5"})
+    assert await body.read() == b"abcde"
+    assert limits.memory_gate.in_use == 5
+    body.close()
+    body.close()
+    assert limits.memory_gate.in_use == 0
 
-    async def run() -> None:
-        body, limits = arriving([part(b"abc"), part(b"de", more=False)], {b"content-length": b"5"})
-        assert await body.read() == b"abcde"
-        assert limits.memory_gate.in_use == 5
-        body.close()
-        body.close()
-        assert limits.memory_gate.in_use == 0
-
-        body, limits = arriving([part(b"abc"), part(b"de", more=False)], {})
-        assert await body.read() == b"abcde"
-        assert limits.memory_gate.in_use == 5
-        body.close()
-
-    asyncio.run(run())
+    body, limits = arriving([part(b"abc"), part(b"de", more=False)], {})
+    assert await body.read() == b"abcde"
+    assert limits.memory_gate.in_use == 5
+    body.close()
 
 
-def test_memory_for_a_decompressed_body_is_reserved_and_released() -> None:
+async def test_memory_for_a_decompressed_body_is_reserved_and_released() -> None:
     """It may take three quarters of the memory, does not wait, and is released with the body."""
-
-    async def run() -> None:
-        found = {"gateway_memory_bytes": 100, "gateway_max_read_bytes": 100}
-        body, limits = arriving([part(b"abcde", more=False)], {b"content-length": b"5"}, **found)
-        await body.read()
-        assert body.reserve_decompressed(40)
-        assert not body.reserve_decompressed(31)
-        assert body.reserve_decompressed(30)
-        assert limits.memory_gate.in_use == 75
-        assert body.reserve_decompressed(-60)
-        assert limits.memory_gate.in_use == 15
-        body.close()
-        assert limits.memory_gate.in_use == 0
-
-    asyncio.run(run())
+    found = {"gateway_memory_bytes": 100, "gateway_max_read_bytes": 100}
+    body, limits = arriving([part(b"abcde", more=False)], {b"content-length": b"5"}, **found)
+    await body.read()
+    assert body.reserve_decompressed(40)
+    assert not body.reserve_decompressed(31)
+    assert body.reserve_decompressed(30)
+    assert limits.memory_gate.in_use == 75
+    assert body.reserve_decompressed(-60)
+    assert limits.memory_gate.in_use == 15
+    body.close()
+    assert limits.memory_gate.in_use == 0
 
 
-def test_a_client_that_leaves() -> None:
+async def test_a_client_that_leaves() -> None:
     """In the midst of its body: there is nobody to answer."""
-
-    async def run() -> None:
-        body, limits = arriving([part(b"abc"), {"type": "http.disconnect"}], {})
-        with pytest.raises(ClientDisconnected):
-            await body.read()
-        body.close()
-        assert limits.memory_gate.in_use == 0
-
-    asyncio.run(run())
+    body, limits = arriving([part(b"abc"), {"type": "http.disconnect"}], {})
+    with pytest.raises(ClientDisconnected):
+        await body.read()
+    body.close()
+    assert limits.memory_gate.in_use == 0
 
 
-def test_no_room_for_what_comes() -> None:
+async def test_no_room_for_what_comes() -> None:
     """Where bodies of unknown length fill the room, one of them is refused rather than all stuck."""
+    found = {"gateway_memory_bytes": 10, "gateway_max_read_bytes": 10, "gateway_wait_seconds": 0.02}
+    first, limits = arriving([part(b"x" * 6), part(b"x" * 4, more=False)], {}, **found)
+    queue = iter([part(b"y" * 6), part(b"y" * 4, more=False)])
 
-    async def run() -> None:
-        found = {"gateway_memory_bytes": 10, "gateway_max_read_bytes": 10, "gateway_wait_seconds": 0.02}
-        first, limits = arriving([part(b"x" * 6), part(b"x" * 4, more=False)], {}, **found)
-        queue = iter([part(b"y" * 6), part(b"y" * 4, more=False)])
+    async def receive() -> dict[str, Any]:
+        return next(queue)
 
-        async def receive() -> dict[str, Any]:
-            return next(queue)
-
-        second = RequestBodyReader(receive, limits, {})
-        results = await asyncio.gather(first.read(), second.read(), return_exceptions=True)
-        assert sorted(type(each).__name__ for each in results) == ["RequestRefused", "bytes"]
-        first.close(), second.close()
-        assert limits.memory_gate.in_use == 0
-
-    asyncio.run(run())
+    second = RequestBodyReader(receive, limits, {})
+    results = await asyncio.gather(first.read(), second.read(), return_exceptions=True)
+    assert sorted(type(each).__name__ for each in results) == ["RequestRefused", "bytes"]
+    first.close(), second.close()
+    assert limits.memory_gate.in_use == 0
 
 
-def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
+async def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
     """One that has room and needs more takes what is there, or is read no further: it then passes as it came."""
 
     async def upload(limits: AdmissionLimits, turn: asyncio.Event) -> tuple[int, bool, int]:
@@ -185,22 +162,19 @@ def test_uploads_of_no_stated_length_do_not_wait_for_each_other() -> None:
         body.close()
         return len(raw) + sum(map(len, rest)), not rest, waiting
 
-    async def run() -> None:
-        limits = AdmissionLimits(make_settings(gateway_memory_bytes=100, gateway_max_read_bytes=100))
-        turn = asyncio.Event()
-        uploads = [asyncio.ensure_future(upload(limits, turn)) for _ in range(3)]
-        turn.set()
-        found = await asyncio.gather(*uploads)
-        assert [size for size, _, _ in found] == [60, 60, 60]
-        assert any(whole for _, whole, _ in found)
-        assert {waiting for _, _, waiting in found} == {0}
-        assert limits.memory_gate.in_use == 0
-
-    asyncio.run(run())
+    limits = AdmissionLimits(make_settings(gateway_memory_bytes=100, gateway_max_read_bytes=100))
+    turn = asyncio.Event()
+    uploads = [asyncio.ensure_future(upload(limits, turn)) for _ in range(3)]
+    turn.set()
+    found = await asyncio.gather(*uploads)
+    assert [size for size, _, _ in found] == [60, 60, 60]
+    assert any(whole for _, whole, _ in found)
+    assert {waiting for _, _, waiting in found} == {0}
+    assert limits.memory_gate.in_use == 0
 
 
-def test_a_message_that_announces_no_other_is_the_last() -> None:
+async def test_a_message_that_announces_no_other_is_the_last() -> None:
     """A server may leave `more_body` out, and ends the body with that (ASGI)."""
     body, _ = arriving([{"type": "http.request", "body": b"{}"}], {})
-    assert asyncio.run(body.read()) == b"{}"
+    assert await body.read() == b"{}"
     assert body.is_complete

@@ -11,9 +11,8 @@ from elision.gateway.refusals import sanitize_error
 from elision.gateway.wire import ClientRequest
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body
-from tests.gateway.gateway_trial import JSON_HEADER, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ScriptedUpstream, answer_always, render_response
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
+from tests.gateway.scripted_upstream import answer_always, render_response
 
 KEY = "litellm-master-opensesame"
 #: With one key in a header, and one in the query, where a character of it is written as its number.
@@ -48,13 +47,13 @@ def test_names_stay_and_words_go(error: str, told: str | None) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("status", ["400 No", "401 No"])
-def test_the_log_of_a_gateway(api: Api, status: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_a_gateway(api: Api, status: str, caplog: pytest.LogCaptureFixture) -> None:
     """The client is told word for word; neither its key nor what it said is in any line."""
     caplog.set_level(logging.INFO)
     error = {"type": "x", "message": f"Received={KEY}, key=opensesame-too, input_value='My patient Ann Lee has'"}
     refusal = json.dumps({"type": "error", "error": error}).encode()
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    provider = answer_always(render_response(refusal, status, JSON_HEADER))
+    async with open_trial(provider, gateway_log="json") as (*_, client):
         for steps in (1, HIDING_STEPS):
             got = await client.request(
                 "POST",
@@ -64,8 +63,6 @@ def test_the_log_of_a_gateway(api: Api, status: str, caplog: pytest.LogCaptureFi
                 f"authorization: Bearer {KEY}",
             )
             assert got.body == refusal
-
-    run_trial(what, answer_always(render_response(refusal, status, JSON_HEADER)), gateway_log="json")
     assert "Received=[credential]" in caplog.text
     assert "opensesame" not in caplog.text
     assert "Ann Lee" not in caplog.text

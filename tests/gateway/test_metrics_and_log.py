@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import logging
@@ -22,8 +21,8 @@ from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metric_table import MAX_MODELS
 from elision.telemetry.metric_table import METRICS as LIBRARY
 from elision.trajectory.usage import Usage
-from tests.gateway.loopback_gateway import RunningGateway, make_settings, run_gateway
-from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.scripted_upstream import answer_always, render_response
 
 KEY = "sk-ant-api03-" + "aB3" * 20
 TOLD = Diagnostics(session="s", branch="s-2", call=7, turns=9, before=900, after=400, raw=1_000, reason="masking")
@@ -249,37 +248,27 @@ def test_lines(form: Any, caplog: pytest.LogCaptureFixture) -> None:
         assert json.loads(second.getMessage())["cause"] == "dns"
 
 
-def test_neither_key_nor_words_are_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_neither_key_nor_words_are_told(caplog: pytest.LogCaptureFixture) -> None:
     """Of a request neither credential nor query nor content stands in log or metrics, even where it fails."""
     caplog.set_level(logging.DEBUG)
     body = json.dumps({"model": "gpt-5", "messages": [{"role": "user", "content": "the-secret-plan"}]}).encode()
 
-    async def what(gateway: RunningGateway) -> bytes:
-        client = await gateway.connect()
-        for path in ("/v1/chat/completions", "/v1/messages", "/v1/files"):
-            await client.request(
-                "POST", f"{path}?q=the-query", body, f"authorization: Bearer {KEY}", f"x-api-key: {KEY}"
-            )
-        page = (await client.request("GET", "/metrics")).body
-        client.close()
-        return page
-
-    async def run() -> bytes:
-        told = make_settings("http://127.0.0.1:1", gateway_log="json", gateway_off=False)
-        async with run_gateway(told) as gateway:
-            broken = await what(gateway)
-        async with run_scripted_upstream(answer_always(render_response(b"{}"))) as upstream:
-            told = make_settings(upstream.url, gateway_log="json", gateway_off=False)
-            async with run_gateway(told) as gateway:
-                return broken + await what(gateway)
-
-    told = asyncio.run(run()).decode() + "".join(f"{each.getMessage()} {each.exc_text}" for each in caplog.records)
+    told = ""
+    for url in ({"gateway_upstream_openai": "http://127.0.0.1:1"}, {}):
+        answer = answer_always(render_response(b"{}"))
+        async with open_trial(answer, gateway_log="json", strategy="masking", **url) as (*_, client):
+            for path in ("/v1/chat/completions", "/v1/messages", "/v1/files"):
+                await client.request(
+                    "POST", f"{path}?q=the-query", body, f"authorization: Bearer {KEY}", f"x-api-key: {KEY}"
+                )
+            told += (await client.request("GET", "/metrics")).body.decode()
+    told += "".join(f"{each.getMessage()} {each.exc_text}" for each in caplog.records)
     assert "refused" in told
     for secret in (KEY, "the-secret-plan", "the-query"):
         assert secret not in told
 
 
-def test_a_log_that_fails_fails_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_that_fails_fails_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever counting or logging meets, the client has its answer."""
 
     def broken(self: object, served: RequestRecord) -> None:
@@ -287,17 +276,9 @@ def test_a_log_that_fails_fails_no_request(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(MetricsPage, "add_request", broken)
 
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
-            run_gateway(make_settings(upstream.url)) as gateway,
-        ):
-            client = await gateway.connect()
-            for _ in range(2):
-                assert (await client.request("POST", "/v1/chat/completions", b"{}")).body == b"ok"
-            client.close()
-
-    asyncio.run(run())
+    async with open_trial(answer_always(render_response(b"ok")), gateway_off=True) as (*_, client):
+        for _ in range(2):
+            assert (await client.request("POST", "/v1/chat/completions", b"{}")).body == b"ok"
 
 
 @pytest.mark.parametrize(("terminal", "expected"), [(True, "message=up"), (False, '"message": "up"')])

@@ -49,9 +49,9 @@ from tests.gateway.conversation_bytes import (
     make_history,
     render_whole,
 )
-from tests.gateway.gateway_trial import JSON_HEADER, find_api, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway, wait_until
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
+from tests.gateway.loopback_gateway import HttpClient, wait_until
+from tests.gateway.scripted_upstream import answer_always, render_response
 from tests.soak import sample_cases
 
 #: Characters of a text that takes a while, whatever is done with it.
@@ -132,78 +132,64 @@ async def answered(client: HttpClient, api: Api, raw: bytes, *fields: str) -> No
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_large_message(api: Api, on_loop: Watched) -> None:
+async def test_a_large_message(api: Api, on_loop: Watched) -> None:
     """In a session's first request and in a later one, and what it begins with is not read again."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, _, client):
         said = [{"role": "user", "content": "word " * (MUCH // 5)}]
         await answered(client, api, request(api, said))
         grown = [*said, *make_history(api, 1)[1:], {"role": "user", "content": "more " * (MUCH // 5)}]
         await answered(client, api, request(api, grown))
         await answered(client, api, request(api, [*grown, {"role": "assistant", "content": "I see."}]))
         assert len(gateway.worker.gateway.sessions) == 1
-
-    run_trial(what)
     assert on_loop == []
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_large_request_that_comes_again(api: Api, on_loop: Watched) -> None:
+async def test_a_large_request_that_comes_again(api: Api, on_loop: Watched) -> None:
     """As two agents with the same task send it: the second has a session of its own, and nothing is read twice."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, _, client):
         raw = request(api, [{"role": "user", "content": "word " * (MUCH // 5)}])
         for _ in range(3):
             await answered(client, api, raw)
         assert len(gateway.worker.gateway.sessions) == 3
-
-    run_trial(what)
     assert on_loop == []
 
 
 @pytest.mark.parametrize(
     ("api", "field"), [("anthropic", "system"), ("openai-responses", "instructions"), ("anthropic", "tools")]
 )
-def test_a_large_prompt_or_tools(api: Api, field: str, on_loop: Watched) -> None:
+async def test_a_large_prompt_or_tools(api: Api, field: str, on_loop: Watched) -> None:
     """What stands beside the messages is counted as well; a request that says the same again costs nothing."""
     tool = {"name": "bash", "input_schema": {"type": "object", "description": "word " * (MUCH // 5)}}
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (*_, client):
         more = {field: [tool] if field == "tools" else "word " * (MUCH // 5)}
         for steps in range(3):
             await answered(client, api, request(api, make_history(api, steps), **more))
-
-    run_trial(what)
     assert on_loop == []
 
 
-@pytest.mark.parametrize("api", APIS)
-def test_many_messages(api: Api, on_loop: Watched) -> None:
+@pytest.mark.parametrize("api", sample_cases(reversed(APIS), len(APIS)))
+async def test_many_messages(api: Api, on_loop: Watched) -> None:
     """Small ones, together large, of a session that nobody has seen before."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (_, upstream, client):
         await answered(client, api, make_body(api, 150))
         await answered(client, api, make_body(api, 151))
         assert PLACEHOLDER_PART in upstream.requests[-1].body
-
-    run_trial(what)
     assert on_loop == []
 
 
 @pytest.mark.parametrize("api", sample_cases(APIS, len(APIS)))
-def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
+async def test_large_results_in_a_running_session(api: Api, on_loop: Watched) -> None:
     """Each is counted, described and hidden in its turn."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
-        for steps in range(6):
+    async with open_trial() as (_, upstream, client):
+        for steps in range(4):
             await answered(client, api, make_body(api, steps, lines=MUCH // 20))
         assert PLACEHOLDER_PART in upstream.requests[-1].body
-
-    run_trial(what)
     assert on_loop == []
 
 
-def test_work_that_goes_on_after_a_response_is_not_waited_for(
+async def test_work_that_goes_on_after_a_response_is_not_waited_for(
     on_loop: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its usage is recorded beside that."""
@@ -216,7 +202,7 @@ def test_work_that_goes_on_after_a_response_is_not_waited_for(
 
     monkeypatch.setattr(prepared_calls, "_look_ahead", wait_in_think_time)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, _, client):
         for steps in range(4):
             await answered(client, "openai", make_body("openai", steps))
             answers.release()
@@ -225,12 +211,10 @@ def test_work_that_goes_on_after_a_response_is_not_waited_for(
             branch = live.opened.preparer.branch
             assert branch is not None
             assert [event.call for event in branch.log.events if isinstance(event, UsageReported)] == [1, 2, 3, 4]
-
-    run_trial(what)
     assert on_loop == []
 
 
-def test_diagnostics_of_another_session_are_not_waited_for() -> None:
+async def test_diagnostics_of_another_session_are_not_waited_for() -> None:
     """While they are computed, which takes long for a large one, the loop serves others."""
     held, free = threading.Event(), threading.Event()
     freed: list[bool] = []
@@ -240,7 +224,7 @@ def test_diagnostics_of_another_session_are_not_waited_for() -> None:
             held.set()
             freed.append(free.wait(20))
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, _, client):
         await answered(client, "openai", make_body("openai", 1))
         thread = threading.Thread(target=hold)
         thread.start()
@@ -253,75 +237,59 @@ def test_diagnostics_of_another_session_are_not_waited_for() -> None:
         free.set()
         await small
         thread.join()
-
-    run_trial(what)
     assert freed == [True]
 
 
 @pytest.mark.parametrize("lines", [60, MUCH // 20])
-def test_one_request_of_a_session_at_a_time_is_put_together(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_request_of_a_session_at_a_time_is_put_together(lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before is looked up: a small request, on the loop, must not do so beside a large one."""
     locked: list[bool] = []
     put_together = MessageEncoder.encode_messages
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, upstream, client):
+
         def watched(sent: MessageEncoder, *given: Any) -> list[bytes]:
             locked.extend(live.lock.locked() for live in gateway.worker.gateway.sessions if live.encoder is sent)
             return put_together(sent, *given)
 
         monkeypatch.setattr(MessageEncoder, "encode_messages", watched)
-        for steps in range(6):
+        for steps in range(4):
             await answered(client, "openai", make_body("openai", steps, lines=lines))
         assert PLACEHOLDER_PART in upstream.requests[-1].body
-
-    run_trial(what)
     assert locked
     assert all(locked)
 
 
-def test_a_compressed_request(on_loop: Watched) -> None:
+async def test_a_compressed_request(on_loop: Watched) -> None:
     """It is decompressed there as well, however small it came."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (*_, client):
         raw = gzip.compress(request("openai", [{"role": "user", "content": "word " * (MUCH // 5)}]))
         await answered(client, "openai", raw, "content-encoding: gzip")
-
-    run_trial(what)
     assert on_loop == []
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_large_answer(api: Api, on_loop: Watched) -> None:
+async def test_a_large_answer(api: Api, on_loop: Watched) -> None:
     """What it cost is read of it all the same, recall offered or not."""
-
-    async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        said = render_whole(find_api(asked)).replace(b"All is done.", b"word " * (MUCH // 5))
-        writer.write(render_response(said, "200 OK", JSON_HEADER))
-        await writer.drain()
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    said = render_whole(api).replace(b"All is done.", b"word " * (MUCH // 5))
+    async with open_trial(answer_always(render_response(said, "200 OK", JSON_HEADER))) as (gateway, _, client):
         for steps in (1, 6, 7):
             await answered(client, api, make_body(api, steps))
         await gateway.wait_until_stored()
         (info,) = gateway.worker.store.sessions()
         found = [event.usage for event in gateway.worker.store.events(info.key) if isinstance(event, UsageReported)]
         assert found == [Usage(input=1_000, output=20)] * 3
-
-    run_trial(what, provider)
     assert on_loop == []
 
 
-def test_doubled_keys(on_loop: Watched) -> None:
+async def test_doubled_keys(on_loop: Watched) -> None:
     """A request in which a name stands often is read as any other."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, upstream, client):
         raw = request("openai", [{"role": "user", "content": "hi"}], metadata={"x": "x" * MUCH})
         doubled = raw[:-1] + b"," + b",".join(b'"a":%d' % (place % 9) for place in range(500)) + b"}"
         await answered(client, "openai", doubled)
         assert upstream.requests[-1].body == doubled
         assert len(gateway.worker.gateway.sessions) == 1
-
-    run_trial(what)
     assert on_loop == []
 
 
@@ -332,14 +300,11 @@ def test_doubled_keys(on_loop: Watched) -> None:
         pytest.param([[]] * json_decoding.MAX_VALUES, id="many values"),
     ],
 )
-def test_what_is_more_than_is_read_passes_as_it_came(content: object, on_loop: Watched) -> None:
+async def test_what_is_more_than_is_read_passes_as_it_came(content: object, on_loop: Watched) -> None:
     """No model takes it; one call of C over it would stop everything else."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial() as (gateway, upstream, client):
         raw = request("openai", [{"role": "user", "content": content}])
         await answered(client, "openai", raw)
         assert upstream.requests[-1].body == raw
         assert len(gateway.worker.gateway.sessions) == 0
-
-    run_trial(what)
     assert on_loop == []

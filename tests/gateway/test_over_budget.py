@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -11,43 +10,38 @@ import pytest
 from elision.gateway.request_log import collect_facts
 from elision.gateway.request_record import RequestRecord
 from elision.providers.provider import Api
-from tests.gateway.conversation_bytes import APIS, EAGER, HIDING_STEPS, PATHS, make_body, render_whole
-from tests.gateway.loopback_gateway import HttpResponse, make_settings, run_gateway
-from tests.gateway.scripted_upstream import ReceivedRequest, Script, render_response, run_scripted_upstream
+from tests.gateway.conversation_bytes import APIS, EAGER, HIDING_STEPS, make_body
+from tests.gateway.gateway_trial import JSON_HEADER, answer_soundly, open_trial, render_sound
+from tests.gateway.loopback_gateway import HttpResponse
+from tests.gateway.scripted_upstream import (
+    ReceivedRequest,
+    Script,
+    answer_always,
+    render_response,
+)
 
-JSON = "content-type: application/json"
 HEADER = "x-elision-budget"
 
 
-def ask(api: Api, raw: bytes, script: Script | None = None, **given: Any) -> tuple[HttpResponse, bytes, RequestRecord]:
+async def ask(
+    api: Api, raw: bytes, script: Script = answer_soundly, **given: Any
+) -> tuple[HttpResponse, bytes, RequestRecord]:
     """Return the response, the last body that the provider got, and the record of the only request."""
-
-    async def answer(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(render_whole(api), "200 OK", JSON))
-
-    async def run() -> tuple[HttpResponse, bytes, RequestRecord]:
-        records: list[RequestRecord] = []
-        usual = {"gateway_off": False, "strategy": "masking", "reserved": 10}
-        async with (
-            run_scripted_upstream(script or answer) as upstream,
-            run_gateway(make_settings(upstream.url, **(usual | given))) as gateway,
-        ):
-            gateway.worker.app._listener = gateway.worker.gateway.proxy._listener = records.append
-            client = await gateway.connect()
-            got = await client.request("POST", PATHS[api], raw, JSON)
-            client.close()
-            await gateway.wait_until_stored()
-        (record,) = records
+    usual = {"strategy": "masking", "reserved": 10}
+    async with open_trial(script, **(usual | given)) as (gateway, upstream, _):
+        got = await gateway.ask(raw, api=api)
+        await gateway.wait_until_stored()
+        (record,) = gateway.records
         return got, upstream.requests[-1].body, record
-
-    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("at_limit", ["hint", "refuse"])
-def test_what_was_done_is_named(api: Api, at_limit: str) -> None:
+async def test_what_was_done_is_named(api: Api, at_limit: str) -> None:
     """Old turns are summarized and the newest result is cut: the request succeeds, and nothing went wrong."""
-    got, sent, record = ask(api, make_body(api, HIDING_STEPS), token_budget=800, low=0.6, gateway_at_limit=at_limit)
+    got, sent, record = await ask(
+        api, make_body(api, HIDING_STEPS), token_budget=800, low=0.6, gateway_at_limit=at_limit
+    )
     assert b"cut here to fit" in sent
     (diagnostics,) = record.step_diagnostics
     assert (len(diagnostics.clipped), diagnostics.faults) == (1, ())
@@ -60,9 +54,9 @@ def test_what_was_done_is_named(api: Api, at_limit: str) -> None:
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_prompt_that_cannot_fit_is_named(api: Api) -> None:
+async def test_a_prompt_that_cannot_fit_is_named(api: Api) -> None:
     """The smallest prompt is sent; the log line is loud and says what it needs, and that it was sent."""
-    got, sent, record = ask(api, make_body(api, HIDING_STEPS), token_budget=150)
+    got, sent, record = await ask(api, make_body(api, HIDING_STEPS), token_budget=150)
     assert len(sent) < len(make_body(api, HIDING_STEPS)) / 2
     assert got.status == 200
     assert got.headers[HEADER].endswith("1 of the newest results cut; the prompt does not fit")
@@ -72,10 +66,10 @@ def test_a_prompt_that_cannot_fit_is_named(api: Api) -> None:
     assert facts["why"].endswith("the smallest prompt is sent")
 
 
-def test_a_first_request_that_cannot_fit_is_in_the_log() -> None:
+async def test_a_first_request_that_cannot_fit_is_in_the_log() -> None:
     """Its response has begun before it is read, so only the log names it; its bytes are the client's."""
     body = make_body("openai", 0, task="Mend the parser. " * 300)
-    got, sent, record = ask("openai", body, token_budget=150)
+    got, sent, record = await ask("openai", body, token_budget=150)
     assert sent == body
     assert HEADER not in got.headers
     assert collect_facts(record)["budget"] == "nothing hidden; the prompt does not fit"
@@ -87,28 +81,27 @@ def test_a_first_request_that_cannot_fit_is_in_the_log() -> None:
     [(HIDING_STEPS, {"strategy": EAGER}), (2, {}), (HIDING_STEPS, {"token_budget": 150, "gateway_shadow": True})],
     ids=["hidden by age", "nothing hidden", "shadow"],
 )
-def test_nothing_is_said_where_no_budget_acted(steps: int, given: dict[str, Any]) -> None:
+async def test_nothing_is_said_where_no_budget_acted(steps: int, given: dict[str, Any]) -> None:
     """Hiding by age needs no note, and in shadow mode the request is the client's."""
-    got, _, record = ask("openai", make_body("openai", steps), **given)
+    got, _, record = await ask("openai", make_body("openai", steps), **given)
     assert HEADER not in got.headers
     assert "budget" not in collect_facts(record)
     assert record.cause == ""
 
 
-def test_a_prompt_that_the_provider_found_too_long_says_what_was_done() -> None:
+async def test_a_prompt_that_the_provider_found_too_long_says_what_was_done() -> None:
     """The window is learned from the refusal, and the second request's response names what was hidden for it."""
     whole = make_body("openai", HIDING_STEPS, lines=400)
 
-    async def refuse_large(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def refuse_large(asked: ReceivedRequest) -> bytes:
         size, most = len(asked.body) // 3, len(whole) // 5
         words = f"This model's maximum context length is {most} tokens. However, your messages resulted in {size}."
         error = {"message": words, "type": "invalid_request_error", "code": "context_length_exceeded"}
         if size > most:
-            writer.write(render_response(json.dumps({"error": error}).encode(), "400 No", JSON))
-        else:
-            writer.write(render_response(render_whole("openai"), "200 OK", JSON))
+            return render_response(json.dumps({"error": error}).encode(), "400 No", JSON_HEADER)
+        return render_sound(asked)
 
-    got, sent, record = ask("openai", whole, refuse_large)
+    got, sent, record = await ask("openai", whole, answer_always(refuse_large))
     assert got.status == 200
     assert len(sent) < len(whole)
     assert (record.cause, record.rounds) == ("overflow", 2)

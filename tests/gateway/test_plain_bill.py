@@ -27,12 +27,11 @@ from tests.billed_provider import (
     make_step,
 )
 from tests.gateway.conversation_bytes import PATHS
-from tests.gateway.gateway_trial import JSON_HEADER, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
+from tests.gateway.scripted_upstream import ReceivedRequest, render_response
 from tests.soak import pair_cases
 
-STEPS: Final = 60
+STEPS: Final = 45
 
 
 @dataclass(slots=True)
@@ -77,12 +76,11 @@ def _take_fields(said: Json) -> Json:
     return {name: said[name] for name in ("content", "tool_calls") if name in said}
 
 
-def run_agent(upstream: Upstream) -> Costs:
+async def run_agent(upstream: Upstream) -> Costs:
     """Send an agent's requests through a gateway; each step's request again until it is answered."""
-    found: list[Costs] = []
     shape = upstream.shape
 
-    async def steps(gateway: RunningGateway, _: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(upstream.answer, strategy="masking(window=6)", tokens="o200k") as (gateway, _, client):
         history = begin_history()
         for number in range(1, STEPS + 1):
             raw = json.dumps(make_request(shape, history)).encode()
@@ -101,19 +99,16 @@ def run_agent(upstream: Upstream) -> Costs:
         (info,) = store.sessions()
         account = load_session_log(store, info, sizer(shape, "o200k"), Guards()).build_report()
         assert account.final is not None
-        found.append(account.final.costs)
-
-    run_trial(steps, upstream.answer, strategy="masking(window=6)", tokens="o200k")
-    return found[0]
+        return account.final.costs
 
 
 @pytest.mark.parametrize(("kind", "shape"), pair_cases(["plain", "recalls", "failing"], ["openai", "anthropic"]))
-def test_saved_is_what_the_plain_agent_pays_more(shape: Shape, kind: str) -> None:
+async def test_saved_is_what_the_plain_agent_pays_more(shape: Shape, kind: str) -> None:
     """Within 1 %, though the model recalls behind the client's back, tools are added, and requests fail."""
     given = {"recalls": range(30, STEPS, 6)} if kind == "recalls" else {}
     given |= {"failing": range(10, STEPS, 4)} if kind == "failing" else {}
     upstream = Upstream(shape, **given)
-    costs = run_agent(upstream)
+    costs = await run_agent(upstream)
     assert len(upstream.recalled) >= len(upstream.recalls) - 1
     assert len(upstream.failed) == len(upstream.failing)
     plain = bill_plain_agent(shape, STEPS)

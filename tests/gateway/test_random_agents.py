@@ -11,7 +11,7 @@ import pytest
 from tests.figures import ReportFigures
 from tests.gateway.random_agents import RandomAgents
 from tests.gateway.random_requests import TrialReport
-from tests.soak import SOAK
+from tests.soak import SOAK, leave_to_soak
 
 #: Trials of each kind, of `AGENTS` agents that ask `STEPS` times each, and so often again behind a restart.
 TRIALS, AGENTS, STEPS = (20, 12, 40) if SOAK else (1, 4, 12)
@@ -32,7 +32,8 @@ async def trial(seed: int, store: str, given: dict[str, Any]) -> TrialReport:
     return await wandering.wander(STEPS // 2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# What hides at once, and two processes, which mask, show more than masking does.
+@pytest.mark.parametrize("kind", leave_to_soak(KINDS, "masking"))
 def test_agents_by_chance(kind: str, tmp_path: Path, report_figures: ReportFigures) -> None:
     """No call and no word of theirs is lost or moved, and what was recalled stands in its place for good."""
     toll = TrialReport()

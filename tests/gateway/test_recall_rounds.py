@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from elision.gateway import recall_rounds
 from elision.trajectory.events import UsageReported
-from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body, make_reply, render_whole
-from tests.gateway.gateway_trial import JSON_HEADER, find_api, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
-
-CALL = [("r1", "elision_recall", {"handle": "t1.1"})]
+from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body, render_whole
+from tests.gateway.gateway_trial import JSON_HEADER, LOOKS, find_api, open_trial
+from tests.gateway.scripted_upstream import ReceivedRequest, answer_always, render_response
 
 
 @pytest.mark.parametrize("spelled", [b"elision_recall", b"elision\\u005frecall"])
-def test_a_recall_is_answered_however_its_name_is_spelled(spelled: bytes) -> None:
+async def test_a_recall_is_answered_however_its_name_is_spelled(spelled: bytes) -> None:
     """JSON lets every letter of a name be escaped; the client hears of neither."""
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        api = find_api(asked)
-        said = make_reply() if b"r1" in asked.body else make_reply("I look.", CALL)
-        body = render_whole(api, said).replace(b"elision_recall", spelled)
-        writer.write(render_response(body, "200 OK", JSON_HEADER))
+    def answer(asked: ReceivedRequest) -> bytes:
+        body = render_whole(find_api(asked), None if b"r1" in asked.body else LOOKS)
+        return render_response(body.replace(b"elision_recall", spelled), "200 OK", JSON_HEADER)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(answer_always(answer)) as (_, upstream, client):
         for api in APIS:
             got = await client.request("POST", PATHS[api], make_body(api, HIDING_STEPS))
             assert (got.status, b"elision" in got.body) == (200, False)
             assert b"All is done." in got.body
             assert b"r1" in upstream.requests[-1].body
 
-    run_trial(what, script)
-
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_an_answer_without_a_recall_passes_as_it_came(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_without_a_recall_passes_as_it_came(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not read before the client has it, and its usage is recorded all the same, once."""
     odd = {api: render_whole(api).replace(b": ", b" :  ") for api in APIS}
     if not reads:
         monkeypatch.setattr(recall_rounds, "ResponseMerger", None)
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(odd[find_api(asked)], "200 OK", JSON_HEADER))
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    provider = answer_always(lambda asked: render_response(odd[find_api(asked)], "200 OK", JSON_HEADER))
+    async with open_trial(provider) as (gateway, upstream, client):
         for api in APIS:
             got = await client.request("POST", PATHS[api], make_body(api, HIDING_STEPS))
             assert (got.status, got.body) == (200, odd[api])
@@ -56,5 +44,3 @@ def test_an_answer_without_a_recall_passes_as_it_came(reads: bool, monkeypatch: 
         store = gateway.worker.store
         events = [event for info in store.sessions() for event in store.events(info.key)]
         assert [each.usage.output for each in events if isinstance(each, UsageReported)] == [20] * len(APIS)
-
-    run_trial(what, script)

@@ -9,15 +9,13 @@ import asyncio
 import gc
 import gzip
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from elision.gateway.json_decoding import MAX_STRING_BYTES
-from tests.gateway.conversation_bytes import PATHS, make_body
-from tests.gateway.gateway_trial import JSON_HEADER, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.gateway.conversation_bytes import PATHS, make_body, render_refusal
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial, render_sound
+from tests.gateway.scripted_upstream import ReceivedRequest, answer_always, render_response
 from tests.gateway.test_off_loop import request
 
 #: What holds a body, or what was made of it.
@@ -52,41 +50,26 @@ def count_holders() -> dict[str, int]:
         pytest.param(b'{"model": "gpt-4.1", "messages": [1]}', (), id="small and unreadable"),
         pytest.param(gzip.compress(TOO_LONG), ("content-encoding: gzip",), id="compressed"),
         pytest.param(b"no gzip" * 9_000, ("content-encoding: gzip",), id="not compressed"),
+        pytest.param(make_body("openai", 6), ("x-refused: 400",), id="refused"),
     ],
 )
-def test_an_answered_request_is_freed_at_once(raw: bytes, fields: tuple[str, ...]) -> None:
-    """Whether it could be read or not."""
+async def test_an_answered_request_is_freed_at_once(raw: bytes, fields: tuple[str, ...]) -> None:
+    """Whether it could be read or not, and whether the provider refused it or not."""
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
-        for _ in range(3):
-            assert (await client.request("POST", PATHS["openai"], raw, *fields)).status == 200
-        await gateway.wait_until_stored()
-        before = count_holders()
-        for _ in range(5):
-            assert (await client.request("POST", PATHS["openai"], raw, *fields)).status == 200
-        await gateway.wait_until_stored()
-        await asyncio.sleep(0)
-        assert count_holders() == before
+    def answer(asked: ReceivedRequest) -> bytes:
+        refused = asked.get_header("x-refused")
+        return render_response(render_refusal("openai", 400), "400 No", JSON_HEADER) if refused else render_sound(asked)
 
-    run_trial(what)
+    async with open_trial(answer_always(answer)) as (gateway, _, client):
 
-
-@pytest.mark.usefixtures("no_collection")
-def test_a_refused_request_is_freed_at_once() -> None:
-    """The provider refuses it, and the refusal is passed on."""
-
-    async def provider(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(b'{"error": {"message": "no"}}', "400 Bad Request", JSON_HEADER))
-        await writer.drain()
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         async def ask(times: int) -> dict[str, int]:
             for _ in range(times):
-                answer: Any = await client.request("POST", PATHS["openai"], make_body("openai", 6))
-                assert answer.status == 400
+                got = await client.request("POST", PATHS["openai"], raw, *fields)
+                assert got.status == (400 if "x-refused: 400" in fields else 200)
             await gateway.wait_until_stored()
+            await asyncio.sleep(0)
+            # They are kept for other tests.
+            gateway.records.clear()
             return count_holders()
 
         assert await ask(3) == await ask(5)
-
-    run_trial(what, provider)

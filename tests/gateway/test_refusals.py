@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from elision.gateway.refusals import _read_at_most
@@ -27,15 +26,15 @@ class Pieces:
             yield Piece(b"x" * 24)
 
 
-def test_an_error_is_read_in_work_that_grows_with_its_bytes() -> None:
+async def test_an_error_is_read_in_work_that_grows_with_its_bytes() -> None:
     """A piece is looked at when it comes, and not again with each that comes behind it."""
     pieces = Pieces(2_000)
-    assert asyncio.run(_read_at_most(pieces, 1_000_000)) == b"x" * 48_000  # type: ignore[arg-type]
+    assert await _read_at_most(pieces, 1_000_000) == b"x" * 48_000  # type: ignore[arg-type]
     assert pieces.asked <= 2 * pieces.count
 
 
-def test_an_error_without_end_is_read_up_to_the_limit() -> None:
+async def test_an_error_without_end_is_read_up_to_the_limit() -> None:
     """And no further than the piece that goes beyond it."""
     pieces = Pieces(10_000)
-    assert len(asyncio.run(_read_at_most(pieces, 2_400))) == 2_424  # type: ignore[arg-type]
+    assert len(await _read_at_most(pieces, 2_400)) == 2_424  # type: ignore[arg-type]
     assert pieces.given == 101

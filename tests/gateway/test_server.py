@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,39 +11,23 @@ import pytest
 from elision.errors import ElisionError
 from elision.gateway import http_protocol
 from elision.gateway.server import bind_socket, format_url
-from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, RunningGateway, make_settings, run_gateway
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, wait_until
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
-    Script,
     ScriptedUpstream,
     answer_always,
     render_chunk,
     render_response,
-    run_scripted_upstream,
 )
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
-Trial = Callable[[RunningGateway, ScriptedUpstream], Awaitable[None]]
-
-
-def trial(script: Script, what: Trial, **given: Any) -> None:
-    """`what` against a gateway in front of `script`."""
-
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(script) as upstream,
-            run_gateway(make_settings(upstream.url, **given)) as gateway,
-        ):
-            await what(gateway, upstream)
-
-    asyncio.run(run())
-
-
-async def silent(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-    """Never answer."""
-    await asyncio.Event().wait()
+#: A gateway that reads nothing of what passes.
+open_gateway = partial(open_trial, gateway_off=True)
+silent = answer_always(b"", "silent")
+sound = answer_always(render_response(b"ok"))
 
 
 class Held:
@@ -62,21 +45,17 @@ class Held:
 
 async def asked_for(upstream: ScriptedUpstream, count: int = 1) -> None:
     """Wait until so many requests have reached the provider."""
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while len(upstream.requests) < count:
-        assert time.monotonic() < deadline, "the request did not reach the provider"
-        await asyncio.sleep(0)
+    await wait_until(lambda: len(upstream.requests) >= count)
 
 
 # -- connections and streams -------------------------------------------------------------------------------------------
 
 
-def test_bytes_pass() -> None:
+async def test_bytes_pass() -> None:
     """Path, query, body and unknown headers reach the provider as they came; status and headers come back likewise."""
     raw = render_response(b"\x00 no JSON", "418 Teapot", "X-Odd: 1", "x-odd: 2", "Content-Type: application/odd")
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(answer_always(raw)) as (_, upstream, client):
         client.send_request("PUT", "/v1/odd%2Fpath?a=%7B&b", b'{ "a" :1}', "X-Mine: yes", "authorization: Bearer sk-1")
         head = await client.reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 418 ")
@@ -90,367 +69,239 @@ def test_bytes_pass() -> None:
         assert asked.line == "PUT /v1/odd%2Fpath?a=%7B&b HTTP/1.1"
         assert asked.body == b'{ "a" :1}'
         assert (asked.get_header("x-mine"), asked.get_header("authorization")) == ("yes", "Bearer sk-1")
-        client.close()
-
-    trial(answer_always(raw), what)
 
 
-def test_connections_are_kept_on_both_sides() -> None:
+async def test_connections_are_kept_on_both_sides() -> None:
     """A client's second request comes over the same connection, and goes on over the same one."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound) as (_, upstream, client):
         for _ in range(3):
             assert (await client.request("POST", CHAT, b"{}")).body == b"ok"
         assert upstream.connections == 1
-        client.close()
-
-    trial(answer_always(render_response(b"ok")), what)
 
 
-def test_chunks_pass_as_they_come() -> None:
+async def test_chunks_pass_as_they_come() -> None:
     """A client has the first event before the provider has made the second."""
-
-    async def run() -> None:
-        held = Held()
-        async with run_scripted_upstream(held) as upstream, run_gateway(make_settings(upstream.url)) as gateway:
-            client = await gateway.connect()
-            client.send_request("POST", CHAT, b'{"stream": true}')
-            assert (await client.read_head()).headers["content-type"] == "text/event-stream"
-            assert await client.read_chunk() == b"data: 1\n\n"
-            held.go_on.set()
-            assert await client.read_chunk() == b"data: 2\n\n"
-            assert await client.read_chunk() == b""
-            client.close()
-
-    asyncio.run(run())
+    held = Held()
+    async with open_gateway(held) as (*_, client):
+        client.send_request("POST", CHAT, b'{"stream": true}')
+        assert (await client.read_head()).headers["content-type"] == "text/event-stream"
+        assert await client.read_chunk() == b"data: 1\n\n"
+        held.go_on.set()
+        assert await client.read_chunk() == b"data: 2\n\n"
+        assert await client.read_chunk() == b""
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_client_that_goes_takes_the_provider_s_answer_with_it(begun: bool) -> None:
+async def test_a_client_that_goes_takes_the_provider_s_answer_with_it(begun: bool) -> None:
     """Whether the answer has begun or not: what nobody waits for is not made any longer."""
-
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(Held() if begun else silent) as upstream,
-            run_gateway(make_settings(upstream.url)) as gateway,
-        ):
-            client = await gateway.connect()
-            client.send_request("POST", CHAT, b"{}")
-            await asked_for(upstream)
-            if begun:
-                await client.read_head()
-            client.close()
-            await asyncio.wait_for(upstream.connection_lost.wait(), TIMEOUT_SECONDS)
-            assert gateway.worker.app.limits.request_gate.in_use == 0
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"), [(CHAT, "elision_read-timeout"), ("/v1/responses", "elision_read-timeout"), (MESSAGES, None)]
-)
-def test_a_provider_that_is_silent(path: str, kind: str | None) -> None:
-    """A provider that says nothing in its time is a 504 in the shape of its API."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
-        got = await client.request("POST", path, b"{}")
-        assert got.status == 504
-        assert "was silent for too long" in got.json()["error"]["message"]
-        assert (got.json().get("type") == "error") is (path == MESSAGES)
+    async with open_gateway(Held() if begun else silent) as (gateway, upstream, client):
+        client.send_request("POST", CHAT, b"{}")
+        await asked_for(upstream)
+        if begun:
+            await client.read_head()
         client.close()
-
-    trial(silent, what, gateway_read_seconds=0.05)
-
-
-def test_no_provider_there() -> None:
-    """A provider that cannot be reached is a 502 that says where nothing listens."""
-
-    async def run() -> None:
-        async with run_gateway(make_settings("http://127.0.0.1:1")) as gateway:
-            client = await gateway.connect()
-            got = await client.request("POST", CHAT, b"{}")
-            assert got.status == 502
-            assert "nothing listens at http://127.0.0.1:1" in got.json()["error"]["message"]
-            client.close()
-
-    asyncio.run(run())
+        await asyncio.wait_for(upstream.connection_lost.wait(), TIMEOUT_SECONDS)
+        assert gateway.worker.app.limits.request_gate.in_use == 0
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/files"])
-def test_too_large_by_its_own_word(path: str) -> None:
+async def test_too_large_by_its_own_word(path: str) -> None:
     """A request that says it is too large is refused before a byte of it is read."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound, gateway_max_body_bytes=1_000) as (_, upstream, client):
         client.send_request("POST", path, b"", length=1_001)
         got = await client.read_response()
         assert got.status == 413
         assert "larger than 1,000 bytes" in got.json()["error"]["message"]
         assert got.headers["connection"] == "close"
         assert not upstream.requests
-        client.close()
-
-    trial(answer_always(render_response(b"")), what, gateway_max_body_bytes=1_000)
 
 
 @pytest.mark.parametrize("read", [10_000, 500])
-def test_too_large_without_a_word(read: int) -> None:
+async def test_too_large_without_a_word(read: int) -> None:
     """One that comes in chunks is refused as soon as it is too large, also while it passes on already."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound, gateway_max_body_bytes=1_000, gateway_max_read_bytes=read) as (_, upstream, client):
         client.send_request("POST", CHAT, b"", "transfer-encoding: chunked", length=-1)
         for _ in range(3):
             client.writer.write(render_chunk(b"x" * 400))
         got = await client.read_response()
         assert got.status == 413
         assert not upstream.requests
-        client.close()
-
-    trial(answer_always(render_response(b"")), what, gateway_max_body_bytes=1_000, gateway_max_read_bytes=read)
 
 
-def test_who_is_refused_may_finish_sending(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_refused_may_finish_sending() -> None:
     """A client that sends megabytes before it reads still gets the refusal, and not a reset connection."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound, gateway_max_body_bytes=1_000) as (*_, client):
         client.send_request("POST", CHAT, bytes(8_000_000))
         await client.writer.drain()
         assert (await client.read_response()).status == 413
-        client.close()
-
-    trial(answer_always(render_response(b"")), what, gateway_max_body_bytes=1_000)
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_larger_than_what_is_taken_apart(chunked: bool) -> None:
+async def test_larger_than_what_is_taken_apart(chunked: bool) -> None:
     """Such a request passes chunk by chunk, whole and under the length that its client said."""
     body = bytes(range(256)) * 400
 
     first, second = (render_chunk(body), render_chunk(body) + render_chunk(b"")) if chunked else (body, body)
     field = "transfer-encoding: chunked" if chunked else f"content-length: {2 * len(body)}"
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound, gateway_max_read_bytes=1_000) as (gateway, upstream, client):
         client.send_request("POST", CHAT, first, field, length=-1)
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not upstream.connections:
-            assert time.monotonic() < deadline, "nothing goes on before all of it is here"
-            await asyncio.sleep(0)
+        await wait_until(lambda: upstream.connections)
         client.writer.write(second)
         assert (await client.read_response()).body == b"ok"
         (asked,) = upstream.requests
         assert asked.body == 2 * body
         assert asked.get_header("content-length") == (None if chunked else str(2 * len(body)))
         assert gateway.worker.app.limits.memory_gate.in_use == 0
-        client.close()
-
-    trial(answer_always(render_response(b"ok")), what, gateway_max_read_bytes=1_000)
 
 
 @pytest.mark.parametrize(("path", "status"), [(CHAT, 503), (MESSAGES, 529)])
-def test_no_room(path: str, status: int) -> None:
+async def test_no_room(path: str, status: int) -> None:
     """Where as many are served as may be and none may wait, the next is told to come again; then it is served."""
-
-    async def run() -> None:
-        held = Held()
-        found = {"gateway_max_concurrent": 1, "gateway_max_waiting": 0}
-        async with (
-            run_scripted_upstream(held) as upstream,
-            run_gateway(make_settings(upstream.url, **found)) as gateway,
-        ):
-            first, second = await gateway.connect(), await gateway.connect()
-            first.send_request("POST", path, b"{}")
-            await first.read_head()
-            got = await second.request("POST", path, b"{}")
-            assert (got.status, got.headers["retry-after"]) == (status, "1")
-            held.go_on.set()
-            while await first.read_chunk():
-                pass
-            again = await gateway.connect()
-            assert (await again.request("POST", path, b"{}")).status == 200
-            first.close(), second.close(), again.close()
-
-    asyncio.run(run())
+    held = Held()
+    found = {"gateway_max_concurrent": 1, "gateway_max_waiting": 0}
+    async with open_gateway(held, **found) as (gateway, _, client):
+        second = await gateway.connect()
+        client.send_request("POST", path, b"{}")
+        await client.read_head()
+        got = await second.request("POST", path, b"{}")
+        assert (got.status, got.headers["retry-after"]) == (status, "1")
+        held.go_on.set()
+        while await client.read_chunk():
+            pass
+        again = await gateway.connect()
+        assert (await again.request("POST", path, b"{}")).status == 200
+        second.close(), again.close()
 
 
 @pytest.mark.parametrize(
     "limit", [{"gateway_max_concurrent": 1}, {"gateway_memory_bytes": 20, "gateway_max_read_bytes": 20}]
 )
-def test_whoever_finds_no_room_waits(limit: dict[str, Any]) -> None:
+async def test_whoever_finds_no_room_waits(limit: dict[str, Any]) -> None:
     """A request that has to wait is not read, and served when the one before it is over."""
-
-    async def run() -> None:
-        held = Held()
-        async with (
-            run_scripted_upstream(held) as upstream,
-            run_gateway(make_settings(upstream.url, **limit)) as gateway,
-        ):
-            first, second = await gateway.connect(), await gateway.connect()
-            first.send_request("POST", CHAT, b"x" * 15)
-            await asked_for(upstream)
-            second.send_request("POST", CHAT, b"y" * 15)
-            limits = gateway.worker.app.limits
-            while not limits.request_gate.waiting + limits.memory_gate.waiting:
-                await asyncio.sleep(0)
-            assert len(upstream.requests) == 1
-            held.go_on.set()
-            assert (await first.read_response()).status == (await second.read_response()).status == 200
-            assert [asked.body[:1] for asked in upstream.requests] == [b"x", b"y"]
-            assert limits.request_gate.in_use == limits.memory_gate.in_use == 0
-            first.close(), second.close()
-
-    asyncio.run(run())
+    held = Held()
+    async with open_gateway(held, **limit) as (gateway, upstream, client):
+        second = await gateway.connect()
+        client.send_request("POST", CHAT, b"x" * 15)
+        await asked_for(upstream)
+        second.send_request("POST", CHAT, b"y" * 15)
+        limits = gateway.worker.app.limits
+        await wait_until(lambda: limits.request_gate.waiting + limits.memory_gate.waiting)
+        assert len(upstream.requests) == 1
+        held.go_on.set()
+        assert (await client.read_response()).status == (await second.read_response()).status == 200
+        assert [asked.body[:1] for asked in upstream.requests] == [b"x", b"y"]
+        assert limits.request_gate.in_use == limits.memory_gate.in_use == 0
+        second.close()
 
 
-def test_who_waits_too_long() -> None:
+async def test_who_waits_too_long() -> None:
     """Is refused after its time."""
-
-    async def run() -> None:
-        found = {"gateway_max_concurrent": 1, "gateway_wait_seconds": 0.05}
-        async with (
-            run_scripted_upstream(silent) as upstream,
-            run_gateway(make_settings(upstream.url, **found)) as gateway,
-        ):
-            first, second = await gateway.connect(), await gateway.connect()
-            first.send_request("POST", CHAT, b"{}")
-            await asked_for(upstream)
-            got = await second.request("POST", CHAT, b"{}")
-            assert got.status == 503
-            assert "no room within 0.05 seconds" in got.json()["error"]["message"]
-            first.close(), second.close()
-
-    asyncio.run(run())
+    found = {"gateway_max_concurrent": 1, "gateway_wait_seconds": 0.05}
+    async with open_gateway(silent, **found) as (gateway, upstream, client):
+        second = await gateway.connect()
+        client.send_request("POST", CHAT, b"{}")
+        await asked_for(upstream)
+        got = await second.request("POST", CHAT, b"{}")
+        assert got.status == 503
+        assert "no room within 0.05 seconds" in got.json()["error"]["message"]
+        second.close()
 
 
 # -- slow clients ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sent", [b"", b"half"])
-def test_a_body_that_does_not_come(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_does_not_come(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that is not complete in its time is refused, and its connection closed."""
     monkeypatch.setattr("elision.gateway.app.LINGER_SECONDS", 0.01)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound, gateway_body_seconds=0.05) as (_, upstream, client):
         client.send_request("POST", CHAT, sent, length=100)
         got = await client.read_response()
         assert got.status == 408
         assert "not complete within 0.05 seconds" in got.json()["error"]["message"]
         assert await client.is_closed_by_peer()
         assert not upstream.requests
-        client.close()
-
-    trial(answer_always(render_response(b"")), what, gateway_body_seconds=0.05)
 
 
 @pytest.mark.parametrize("said", [b"", b"POST /v1/chat", b"POST / HTTP/1.1\r\nhost: x\r\nx-slow: "])
-def test_a_head_that_does_not_come(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_head_that_does_not_come(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever connects and does not get to the end of a head is not waited for: a slow loris holds nothing."""
     # What has begun is not measured as a connection that is idle is.
     monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.05 if said else 3_600)
     monkeypatch.setattr(http_protocol, "KEEP_ALIVE_SECONDS", 3_600 if said else 0.05)
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound) as (*_, client):
         client.writer.write(said)
         if said:
             assert (await asyncio.wait_for(client.read_head(), 20)).status == 408
         assert await client.is_closed_by_peer()
-        client.close()
-
-    trial(answer_always(render_response(b"")), what)
 
 
-def test_a_head_that_does_not_end() -> None:
+async def test_a_head_that_does_not_end() -> None:
     """One that grows and grows is refused."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound) as (*_, client):
         client.writer.write(b"POST / HTTP/1.1\r\nx-long: " + b"x" * 400_000)
         assert (await client.read_head()).status == 431
-        client.close()
-
-    trial(answer_always(render_response(b"")), what)
 
 
-def test_what_is_no_http() -> None:
+async def test_what_is_no_http() -> None:
     """Is answered with 400, and the gateway goes on."""
-
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream) -> None:
-        client = await gateway.connect()
+    async with open_gateway(sound) as (gateway, _, client):
         client.writer.write(b"\x16\x03\x01 hello\r\n\r\n")
         assert (await client.read_head()).status == 400
         again = await gateway.connect()
         assert (await again.request("POST", CHAT, b"{}")).status == 200
-        client.close(), again.close()
-
-    trial(answer_always(render_response(b"")), what)
+        again.close()
 
 
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_stop_lets_streams_end() -> None:
+async def test_a_stop_lets_streams_end() -> None:
     """When it stops nobody new is let in, and a stream under way comes to its end."""
-
-    async def run() -> None:
-        held = Held()
-        async with run_scripted_upstream(held) as upstream, run_gateway(make_settings(upstream.url)) as gateway:
-            client, idle = await gateway.connect(), await gateway.connect()
-            client.send_request("POST", CHAT, b"{}")
-            await client.read_head()
-            assert (await idle.request("GET", "/readyz")).status == 200
-            gateway.server.begin_stop()
-            assert await idle.is_closed_by_peer()
-            with pytest.raises(OSError):
-                await gateway.connect()
-            assert gateway.worker.app.is_draining
-            assert not gateway.ended.done()
-            assert await client.read_chunk() == b"data: 1\n\n"
-            held.go_on.set()
-            assert [await client.read_chunk(), await client.read_chunk()] == [b"data: 2\n\n", b""]
-            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
-            client.close(), idle.close()
-
-    asyncio.run(run())
+    held = Held()
+    async with open_gateway(held) as (gateway, _, client):
+        idle = await gateway.connect()
+        client.send_request("POST", CHAT, b"{}")
+        await client.read_head()
+        assert (await idle.request("GET", "/readyz")).status == 200
+        gateway.server.begin_stop()
+        assert await idle.is_closed_by_peer()
+        with pytest.raises(OSError):
+            await gateway.connect()
+        assert gateway.worker.app.is_draining
+        assert not gateway.ended.done()
+        assert await client.read_chunk() == b"data: 1\n\n"
+        held.go_on.set()
+        assert [await client.read_chunk(), await client.read_chunk()] == [b"data: 2\n\n", b""]
+        await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
+        idle.close()
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/responses"])
-def test_a_stop_cuts_what_does_not_end(path: str) -> None:
+async def test_a_stop_cuts_what_does_not_end(path: str) -> None:
     """A stream that is not over in time gets an error event in its API's shape, and its proper end."""
-
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(Held()) as upstream,
-            run_gateway(make_settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
-        ):
-            client = await gateway.connect()
-            client.send_request("POST", path, b"{}")
-            gateway_answer = asyncio.ensure_future(client.read_response())
-            await asked_for(upstream)
-            while not gateway.worker.app.limits.request_gate.in_use:
-                await asyncio.sleep(0)
-            await asyncio.sleep(0.02)
-            gateway.server.begin_stop()
-            got = await gateway_answer
-            assert got.is_complete
-            assert got.body.startswith(b"data: 1\n\n")
-            assert b"it is shutting down" in got.body
-            assert (b"event: error" in got.body) is (path != CHAT)
-            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
-            client.close()
-
-    asyncio.run(run())
+    async with open_gateway(Held(), gateway_drain_seconds=0.05) as (gateway, upstream, client):
+        client.send_request("POST", path, b"{}")
+        gateway_answer = asyncio.ensure_future(client.read_response())
+        await asked_for(upstream)
+        await wait_until(lambda: gateway.worker.app.limits.request_gate.in_use)
+        await asyncio.sleep(0.02)
+        gateway.server.begin_stop()
+        got = await gateway_answer
+        assert got.is_complete
+        assert got.body.startswith(b"data: 1\n\n")
+        assert b"it is shutting down" in got.body
+        assert (b"event: error" in got.body) is (path != CHAT)
+        await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
 
 
-def test_a_stop_tells_who_waits() -> None:
+async def test_a_stop_tells_who_waits() -> None:
     """A client that has nothing yet gets a refusal; one in the midst of a plain body is cut, which it notices."""
 
     async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -458,42 +309,30 @@ def test_a_stop_tells_who_waits() -> None:
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
         await asyncio.Event().wait()
 
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(script) as upstream,
-            run_gateway(make_settings(upstream.url, gateway_drain_seconds=0.05)) as gateway,
-        ):
-            waiting, begun = await gateway.connect(), await gateway.connect()
-            waiting.send_request("POST", CHAT, b"not yet")
-            begun.send_request("POST", CHAT, b"begun")
-            await asked_for(upstream, 2)
-            head = await begun.read_head()
-            gateway.server.begin_stop()
-            got = await waiting.read_response()
-            assert (got.status, got.headers["retry-after"]) == (503, "1")
-            assert head.headers["content-length"] == "9"
-            assert await begun.reader.read() == b"half"
-            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
-            waiting.close(), begun.close()
-
-    asyncio.run(run())
+    async with open_gateway(script, gateway_drain_seconds=0.05) as (gateway, upstream, client):
+        begun = await gateway.connect()
+        client.send_request("POST", CHAT, b"not yet")
+        begun.send_request("POST", CHAT, b"begun")
+        await asked_for(upstream, 2)
+        head = await begun.read_head()
+        gateway.server.begin_stop()
+        got = await client.read_response()
+        assert (got.status, got.headers["retry-after"]) == (503, "1")
+        assert head.headers["content-length"] == "9"
+        assert await begun.reader.read() == b"half"
+        await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
+        begun.close()
 
 
-def test_a_second_word_to_stop_is_meant() -> None:
+async def test_a_second_word_to_stop_is_meant() -> None:
     """Whoever says it again does not wait for answers."""
-
-    async def run() -> None:
-        async with run_scripted_upstream(silent) as upstream, run_gateway(make_settings(upstream.url)) as gateway:
-            client = await gateway.connect()
-            client.send_request("POST", CHAT, b"{}")
-            await asked_for(upstream)
-            gateway.server.begin_stop()
-            gateway.server.begin_stop()
-            assert (await client.read_response()).status == 503
-            await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
-            client.close()
-
-    asyncio.run(run())
+    async with open_gateway(silent) as (gateway, upstream, client):
+        client.send_request("POST", CHAT, b"{}")
+        await asked_for(upstream)
+        gateway.server.begin_stop()
+        gateway.server.begin_stop()
+        assert (await client.read_response()).status == 503
+        await asyncio.wait_for(gateway.ended, TIMEOUT_SECONDS)
 
 
 # -- sockets -----------------------------------------------------------------------------------------------------------

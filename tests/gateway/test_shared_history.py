@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -27,9 +26,9 @@ from tests.gateway.conversation_bytes import (
     make_tools,
     render_whole,
 )
-from tests.gateway.gateway_trial import JSON_HEADER, run_trial
-from tests.gateway.loopback_gateway import HttpClient, HttpResponse, RunningGateway
-from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, render_response
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
+from tests.gateway.loopback_gateway import HttpClient, HttpResponse
+from tests.gateway.scripted_upstream import ReceivedRequest, ScriptedUpstream, answer_always, render_response
 from tests.soak import pair_cases
 
 ALL_APIS: tuple[Api, ...] = (*APIS, "gemini")
@@ -55,9 +54,9 @@ class Provider:
 
     plan: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
 
-    async def answer(self, asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def answer(self, asked: ReceivedRequest) -> bytes:
         reply = make_reply(calls=[self.plan.pop(0)] if self.plan else ())
-        writer.write(render_response(_render_reply(asked, reply), "200 OK", JSON_HEADER))
+        return render_response(_render_reply(asked, reply), "200 OK", JSON_HEADER)
 
 
 @dataclass(slots=True)
@@ -125,13 +124,15 @@ async def _recall(agent: Agent, provider: Provider, upstream: ScriptedUpstream, 
 
 
 @pytest.mark.parametrize(("place", "api"), pair_cases(PLACES, ALL_APIS))
-def test_two_credentials_share_no_session_and_no_recall(place: str, api: Api, caplog: pytest.LogCaptureFixture) -> None:
+async def test_two_credentials_share_no_session_and_no_recall(
+    place: str, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
     """Wherever the credential is: by handle, by the other's name and by content; and no log and no store has it."""
     caplog.set_level(logging.DEBUG)
     keys = ("opensesame-of-one", "opensesame-of-two")
     provider = Provider()
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(answer_always(provider.answer), gateway_log="json") as (gateway, upstream, client):
         one, two = (
             Agent(api, *PLACES[place](key), word, client) for key, word in zip(keys, (SECRET, "own"), strict=True)
         )
@@ -147,17 +148,15 @@ def test_two_credentials_share_no_session_and_no_recall(place: str, api: Api, ca
         infos = gateway.worker.store.sessions()
         stored = [json.dumps(str(event)) for info in infos for event in gateway.worker.store.events(info.key)]
         assert not any(key in text for key in keys for text in (*stored, *map(str, infos)))
-
-    run_trial(what, provider.answer, gateway_log="json")
     assert "opensesame" not in caplog.text
 
 
 @pytest.mark.parametrize("api", ALL_APIS)
-def test_a_fork_recalls_what_it_shares_and_nothing_later(api: Api) -> None:
+async def test_a_fork_recalls_what_it_shares_and_nothing_later(api: Api) -> None:
     """With one key: the part before the fork by handle and by the parent's name; nothing that the parent did later."""
     provider = Provider()
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(answer_always(provider.answer)) as (_, upstream, client):
         fields = ("authorization: Bearer one",)
         parent = await Agent(api, fields, "", SECRET, client).work()
         fork = Agent(api, fields, "", "own", client)
@@ -170,17 +169,13 @@ def test_a_fork_recalls_what_it_shares_and_nothing_later(api: Api) -> None:
         await _recall(fork, provider, upstream, "elision_search", query=SECRET)
         assert f": {SECRET} " not in b"".join(request.body for request in upstream.requests[first:]).decode()
 
-    run_trial(what, provider.answer)
-
 
 @pytest.mark.parametrize("place", ["x-goog-api-key", "key", "access_token"])
-def test_two_credentials_share_no_limit(place: str) -> None:
+async def test_two_credentials_share_no_limit(place: str) -> None:
     """The first call of a key is not refused for what another one spent."""
     provider = Provider()
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(answer_always(provider.answer), gateway_key_max_turns=2) as (*_, client):
         one, two = (Agent("gemini", *PLACES[place](key), "own", client) for key in ("one", "two"))
         assert [(await one.ask(steps)).status for steps in range(3)] == [200, 200, 429]
         assert (await two.ask(0)).status == 200
-
-    run_trial(what, provider.answer, gateway_key_max_turns=2)

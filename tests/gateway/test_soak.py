@@ -80,22 +80,19 @@ def test_agents_at_work(tmp_path: Path, strategy: str, report_figures: ReportFig
     _flat(watched.memory)
 
 
-def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> None:
+async def test_memory_stays_flat(tmp_path: Path, report_figures: ReportFigures) -> None:
     """Sessions come and go: in the last quarter the gateway holds at most 3 % more than in the second."""
     held: list[int] = []
 
-    async def run() -> None:
-        async with run_scripted_upstream(answer_soundly) as upstream:
-            limits = {"AGENT_CONTEXT_GATEWAY_MAX_SESSIONS": "10"}
-            options = ["--upstream-openai", upstream.url, "--upstream-anthropic", upstream.url]
-            with start_serve(tmp_path, *options, "--store", "sqlite:///flat.db", "-s", EAGER, **limits) as gateway:
-                for session in range(SHORT_SESSIONS):
-                    await asyncio.to_thread(_hold_session, gateway, session)
-                    held.append(gateway.memory)
-                    upstream.requests.clear()
-                assert gateway.end_process() == 0
-
-    asyncio.run(run())
+    async with run_scripted_upstream(answer_soundly) as upstream:
+        limits = {"AGENT_CONTEXT_GATEWAY_MAX_SESSIONS": "10"}
+        options = ["--upstream-openai", upstream.url, "--upstream-anthropic", upstream.url]
+        with start_serve(tmp_path, *options, "--store", "sqlite:///flat.db", "-s", EAGER, **limits) as gateway:
+            for session in range(SHORT_SESSIONS):
+                await asyncio.to_thread(_hold_session, gateway, session)
+                held.append(gateway.memory)
+                upstream.requests.clear()
+            assert gateway.end_process() == 0
     quarter = len(held) // 4
     second, last = (sum(part) / len(part) / MIB for part in (held[quarter : 2 * quarter], held[-quarter:]))
     report_figures(f"{SHORT_SESSIONS} short sessions: {second:.1f} MiB in the second quarter, {last:.1f} in the last")

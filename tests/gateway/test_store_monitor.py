@@ -24,9 +24,8 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import ChecksWrites
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import EAGER, HIDING_STEPS, PATHS, make_body
-from tests.gateway.gateway_trial import run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway, wait_until
-from tests.gateway.scripted_upstream import ScriptedUpstream
+from tests.gateway.gateway_trial import open_trial
+from tests.gateway.loopback_gateway import wait_until
 from tests.stores.postgres_server import Server, start_server
 
 
@@ -198,10 +197,10 @@ def locked(path: Path) -> Iterator[None]:
     other.close()
 
 
-def check_outage(url: str, fault: Callable[[], AbstractContextManager[None]], reason: str) -> None:
+async def check_outage(url: str, fault: Callable[[], AbstractContextManager[None]], reason: str) -> None:
     """The whole story: work, the fault, work without the store, it is back, work on."""
+    async with open_trial(store=url) as (gateway, _, client):
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
         async def ask(steps: int) -> None:
             response = await client.request("POST", PATHS["openai"], make_body("openai", steps))
             assert response.status == 200
@@ -229,36 +228,35 @@ def check_outage(url: str, fault: Callable[[], AbstractContextManager[None]], re
             assert b"agent_context_gateway_store_outages_total 1.0" in page
         # Not before what the store missed is written.
         while await read_readiness() != (200, ""):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
         await ask(HIDING_STEPS + 2)
         await ask(HIDING_STEPS + 3)
         await gateway.wait_until_stored()
         assert max(info.turns for info in gateway.worker.store.sessions()) == HIDING_STEPS + 3
         assert gateway.worker.store.check() == []
 
-    run_trial(what, store=url, strategy=EAGER)
-
 
 @pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])
 @pytest.mark.parametrize(
     ("fault", "reason"), [(moved_away, "is gone"), (replaced, "is gone"), (deleted, "is gone"), (without_room, "")]
 )
-def test_a_store_in_files_that_is_lost_and_comes_back(
+async def test_a_store_in_files_that_is_lost_and_comes_back(
     scheme: str, fault: Callable[[Path], AbstractContextManager[None]], reason: str, tmp_path: Path
 ) -> None:
     """It is not ready and says why, requests go on, and what they read is stored once the store is back."""
     path = tmp_path / "kept" / ("hashed" if scheme == "linear-hash" else "agent.db")
     path.parent.mkdir()
-    check_outage(f"{scheme}:///{path}", lambda: fault(path), reason)
+    await check_outage(f"{scheme}:///{path}", lambda: fault(path), reason)
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "linear-hash"])
-def test_what_could_not_be_written_is_written_when_the_store_is_back(scheme: str, tmp_path: Path) -> None:
+async def test_what_could_not_be_written_is_written_when_the_store_is_back(scheme: str, tmp_path: Path) -> None:
     """Without another request of its session, which may never come, or come to another gateway."""
     path = tmp_path / "kept" / ("hashed" if scheme == "linear-hash" else "agent.db")
     path.parent.mkdir()
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, client: HttpClient) -> None:
+    async with open_trial(store=f"{scheme}:///{path}", strategy=EAGER) as (gateway, _, client):
+
         async def ask(steps: int) -> None:
             response = await client.request("POST", PATHS["openai"], make_body("openai", steps))
             assert response.status == 200
@@ -274,20 +272,18 @@ def test_what_could_not_be_written_is_written_when_the_store_is_back(scheme: str
             assert count_turns() < HIDING_STEPS
         # It is ready again when all of it is written: whoever ends it then loses nothing.
         while (await client.request("GET", "/readyz")).status != 200:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
         assert count_turns() == HIDING_STEPS
 
-    run_trial(what, store=f"{scheme}:///{path}", strategy=EAGER)
 
-
-def test_a_locked_file(tmp_path: Path) -> None:
+async def test_a_locked_file(tmp_path: Path) -> None:
     """Nothing can be written while another process holds it, and no request waits longer than the limit for it."""
     path = tmp_path / "agent.db"
-    check_outage(f"sqlite:///{path}", lambda: locked(path), "another process")
+    await check_outage(f"sqlite:///{path}", lambda: locked(path), "another process")
     assert worker.BUSY_SECONDS < 0.5
 
 
-def test_a_server_that_is_gone() -> None:
+async def test_a_server_that_is_gone() -> None:
     """PostgreSQL stops, and is started again."""
     server: Server = start_server()
 
@@ -298,7 +294,7 @@ def test_a_server_that_is_gone() -> None:
         server.start()
 
     try:
-        check_outage(server.make_fresh_url(), stopped, "")
+        await check_outage(server.make_fresh_url(), stopped, "")
     finally:
         server.remove()
 

@@ -10,9 +10,7 @@ from elision.formats.stored_session import load_stored_session
 from elision.gateway.dashboard.session_cache import SessionCache
 from elision.stores.store import SessionInfo
 from tests.gateway.conversation_bytes import PATHS, make_body
-from tests.gateway.gateway_trial import JSON_HEADER, run_trial
-from tests.gateway.loopback_gateway import HttpClient, RunningGateway
-from tests.gateway.scripted_upstream import ScriptedUpstream
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
 from tests.gateway.test_metrics_and_log import value
 
 #: What a main agent sends, and its sub-agent.
@@ -41,11 +39,11 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_sub_agent_is_below_its_parent(client: str) -> None:
+async def test_a_sub_agent_is_below_its_parent(client: str) -> None:
     found: list[SessionInfo] = []
     roles: Counter[str] = Counter()
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, http: HttpClient) -> None:
+    async with open_trial() as (gateway, _, http):
         for steps in range(1, 3):
             for fields, lines in zip(CLIENTS[client], (60, 50), strict=True):
                 body = make_body("openai", steps, lines=lines)
@@ -59,8 +57,6 @@ def test_a_sub_agent_is_below_its_parent(client: str) -> None:
         page = (await http.request("GET", "/metrics")).body
         assert value(page, "gateway_role_requests_total", role="main") == 2
         assert value(page, "gateway_role_requests_total", role="sub-agent") == 2
-
-    run_trial(what)
     assert roles == {"main": 1, "sub-agent": 1}
     (parent,) = (each for each in found if not each.relation)
     (child,) = (each for each in found if each.relation)
@@ -68,11 +64,11 @@ def test_a_sub_agent_is_below_its_parent(client: str) -> None:
     assert (parent.turns, child.turns) == (2, 2)
 
 
-def test_a_role_is_stored_with_its_session() -> None:
+async def test_a_role_is_stored_with_its_session() -> None:
     """A side call that only its header tells from a task is one in the dashboard and for an audit, too."""
     roles: list[str] = []
 
-    async def what(gateway: RunningGateway, upstream: ScriptedUpstream, http: HttpClient) -> None:
+    async with open_trial() as (gateway, _, http):
         fields = (JSON_HEADER, "x-elision-session: s1", "x-elision-role: side")
         for steps in range(1, 4):
             await http.request("POST", PATHS["openai"], make_body("openai", steps), *fields)
@@ -83,6 +79,4 @@ def test_a_role_is_stored_with_its_session() -> None:
         roles.extend(row.role for row in SessionCache(store).iterate_rows([info], 60) if row is not None)
         page = (await http.request("GET", "/metrics")).body
         assert value(page, "gateway_role_requests_total", role="side") == 3
-
-    run_trial(what)
     assert roles == ["side", "side"]

@@ -20,17 +20,12 @@ from elision.errors import ElisionError
 from elision.gateway import supervisor
 from elision.gateway.server import bind_socket
 from elision.gateway.supervisor import _WorkerPool
-from tests.gateway.loopback_gateway import HttpClient, make_settings
+from tests.gateway.loopback_gateway import HttpClient, connect, make_settings
 from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
 from tests.gateway.serve_process import TIMEOUT_SECONDS, ServeProcess, start_serve
 
 CHAT = "/v1/chat/completions"
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-async def connect(url: str) -> HttpClient:
-    host, port = url.removeprefix("http://").split(":")
-    return HttpClient(*await asyncio.wait_for(asyncio.open_connection(host, int(port)), TIMEOUT_SECONDS))
 
 
 async def refused(url: str) -> None:
@@ -48,8 +43,9 @@ async def refused(url: str) -> None:
     raise AssertionError("somebody still listens")
 
 
-def test_a_stop_closes_the_port(tmp_path: Path) -> None:
-    """While a stream under way comes to its end, whoever connects is refused at once."""
+async def test_workers_share_connections_and_a_port(tmp_path: Path) -> None:
+    """Two workers have half of 28 connections each, and one that is killed takes no more than these with it. When it
+    stops, whoever connects is refused at once, while a stream under way comes to its end."""
     go_on = asyncio.Event()
 
     async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -57,54 +53,31 @@ def test_a_stop_closes_the_port(tmp_path: Path) -> None:
         await go_on.wait()
         writer.write(render_chunk(b"data: 2\n\n") + render_chunk(b""))
 
-    async def run() -> None:
-        async with run_scripted_upstream(script) as upstream:
-            options = [
-                "--off",
-                "--upstream-openai",
-                upstream.url,
-                "--upstream-anthropic",
-                "none",
-                "--upstream-gemini",
-                "none",
-                "--workers",
-                "2",
-            ]
-            with start_serve(tmp_path, *options, AGENT_CONTEXT_GATEWAY_DRAIN_SECONDS="20") as gateway:
-                client = await connect(gateway.url)
-                client.send_request("POST", CHAT, b"{}")
-                await client.read_head()
-                assert await client.read_chunk() == b"data: 1\n\n"
-                gateway.popen.send_signal(signal.SIGTERM)
-                await refused(gateway.url)
-                assert gateway.popen.poll() is None
-                go_on.set()
-                assert [await client.read_chunk(), await client.read_chunk()] == [b"data: 2\n\n", b""]
-                client.close()
-                assert await asyncio.to_thread(gateway.popen.wait, TIMEOUT_SECONDS) == 0
-
-    asyncio.run(run())
-
-
-def test_workers_share_connections(tmp_path: Path) -> None:
-    """Three workers have a third of 42 connections each, and one that is killed takes no more than these with it."""
-    options = ["--off", "--upstream-openai", "none", "--upstream-anthropic", "none", "--upstream-gemini", "none"]
-
-    async def run() -> None:
-        with start_serve(tmp_path, *options, "--workers", "3") as gateway:
-            await wait_for_workers(gateway, 3)
-            clients = [await connect(gateway.url) for _ in range(42)]
+    async with run_scripted_upstream(script) as upstream:
+        options = ["--off", "--upstream-openai", upstream.url, "--upstream-anthropic", "none"]
+        options += ["--upstream-gemini", "none", "--workers", "2"]
+        with start_serve(tmp_path, *options, AGENT_CONTEXT_GATEWAY_DRAIN_SECONDS="20") as gateway:
+            await wait_for_workers(gateway, 2)
+            clients = [await connect(gateway.url) for _ in range(28)]
             for client in clients:
                 assert (await client.request("GET", "/healthz")).status == 200
             counts = {worker: count_connections(worker, gateway.url) for worker in gateway.list_workers()}
-            assert list(counts.values()) == [14, 14, 14]
+            assert list(counts.values()) == [14, 14]
             os.kill(min(counts), signal.SIGKILL)
             answered = [await is_answered(client) for client in clients]
-            assert answered.count(True) == 28
+            assert answered.count(True) == 14
+            client = clients[answered.index(True)]
+            client.send_request("POST", CHAT, b"{}")
+            await client.read_head()
+            assert await client.read_chunk() == b"data: 1\n\n"
+            gateway.popen.send_signal(signal.SIGTERM)
+            await refused(gateway.url)
+            assert gateway.popen.poll() is None
+            go_on.set()
+            assert [await client.read_chunk(), await client.read_chunk()] == [b"data: 2\n\n", b""]
             for client in clients:
                 client.close()
-
-    asyncio.run(run())
+            assert await asyncio.to_thread(gateway.popen.wait, TIMEOUT_SECONDS) == 0
 
 
 async def wait_for_workers(gateway: ServeProcess, count: int) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -19,23 +17,20 @@ from elision.gateway.tag_removal import may_have_tags, remove_body_tags
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import (
     APIS,
-    EAGER,
     LIST_FIELDS,
-    PATHS,
     make_body,
     make_result,
     render_refusal,
-    render_whole,
 )
-from tests.gateway.loopback_gateway import HttpResponse, make_settings, run_gateway
+from tests.gateway.gateway_trial import JSON_HEADER, answer_soundly, open_trial, render_sound
+from tests.gateway.loopback_gateway import HttpResponse
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
+    Script,
     answer_always,
     render_response,
-    run_scripted_upstream,
 )
 
-JSON = "content-type: application/json"
 TAG = b' , "tags" :  ["keep_output"]'
 
 
@@ -52,57 +47,47 @@ def is_same(raw: bytes, plain: bytes) -> bool:
     return message in raw and json.loads(raw, object_pairs_hook=list) == json.loads(plain, object_pairs_hook=list)
 
 
-def ask(
-    api: Api, *raws: bytes, script: Any = None, fields: tuple[str, ...] = (), path: str = "", **options: Any
-) -> Any:
+async def ask(
+    api: Api,
+    *raws: bytes,
+    script: Script = answer_soundly,
+    fields: tuple[str, ...] = (),
+    path: str = "",
+    **options: Any,
+) -> tuple[list[ReceivedRequest], list[HttpResponse]]:
     """The provider's requests, and the client's responses, for requests of one client."""
-
-    async def run() -> tuple[list[ReceivedRequest], list[HttpResponse]]:
-        given: Mapping[str, Any] = {"gateway_off": False, "strategy": EAGER} | options
-        async with (
-            run_scripted_upstream(
-                script or answer_always(render_response(render_whole(api), "200 OK", JSON))
-            ) as upstream,
-            run_gateway(make_settings(upstream.url, **given)) as gateway,
-        ):
-            got = []
-            for raw in raws:
-                client = await gateway.connect()
-                got.append(await client.request("POST", path or PATHS[api], raw, JSON, *fields))
-                client.close()
-            return upstream.requests, got
-
-    return asyncio.run(run())
+    async with open_trial(script, **options) as (gateway, upstream, _):
+        return upstream.requests, [await gateway.ask(raw, *fields, api=api, path=path) for raw in raws]
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("steps", [1, 3])
-def test_only_tags_are_taken_out(api: Api, steps: int) -> None:
+async def test_only_tags_are_taken_out(api: Api, steps: int) -> None:
     """A request of which nothing is hidden says the same without its tags, and other messages keep their bytes."""
     plain = make_body(api, steps)
-    sent, got = ask(api, tag_result(api, plain, 1), strategy="raw")
+    sent, got = await ask(api, tag_result(api, plain, 1), strategy="raw")
     assert is_same(sent[0].body, plain)
     assert got[0].status == 200
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_tags_act(api: Api) -> None:
+async def test_tags_act(api: Api) -> None:
     """A result that is tagged stays, the next one is hidden, and the tag is taken out."""
     plain = make_body(api, 6)
-    sent, _ = ask(api, tag_result(api, plain, 1))
+    sent, _ = await ask(api, tag_result(api, plain, 1))
     body = sent[0].body
     assert b"keep_output" not in body
     assert json.dumps(make_result(1)).encode() in body
     assert json.dumps(make_result(2)).encode() not in body
-    without, _ = ask(api, plain)
+    without, _ = await ask(api, plain)
     assert json.dumps(make_result(1)).encode() not in without[0].body
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_tags_are_no_part_of_a_conversation(api: Api) -> None:
+async def test_tags_are_no_part_of_a_conversation(api: Api) -> None:
     """The same conversation with and without tags is one session, and what was decided stays."""
     long = make_body(api, 7)
-    sent, _ = ask(api, tag_result(api, make_body(api, 6), 1), long, tag_result(api, make_body(api, 8), 3))
+    sent, _ = await ask(api, tag_result(api, make_body(api, 6), 1), long, tag_result(api, make_body(api, 8), 3))
     assert len(sent) == 3
     for each in sent:
         assert b"keep_output" not in each.body
@@ -116,21 +101,21 @@ def test_tags_are_no_part_of_a_conversation(api: Api) -> None:
 @pytest.mark.parametrize(
     "options", [{"gateway_shadow": True}, {"gateway_off": True}, {"strategy": "masking(window=50)"}]
 )
-def test_every_way_of_passing(api: Api, options: dict[str, Any]) -> None:
+async def test_every_way_of_passing(api: Api, options: dict[str, Any]) -> None:
     """In shadow mode, switched off, or with nothing to hide: the rest stays."""
     plain = make_body(api, 6)
     tagged = tag_result(api, plain, 2)
-    sent, _ = ask(api, tagged, tagged.replace(b"Mend the parser.", b"Mend the lexer."), **options)
+    sent, _ = await ask(api, tagged, tagged.replace(b"Mend the parser.", b"Mend the lexer."), **options)
     assert is_same(sent[0].body, plain)
     assert is_same(sent[1].body, plain.replace(b"Mend the parser.", b"Mend the lexer."))
 
 
 @pytest.mark.parametrize("options", [{}, {"gateway_off": True}])
-def test_compressed_bodies(options: dict[str, Any]) -> None:
+async def test_compressed_bodies(options: dict[str, Any]) -> None:
     """A compressed request with tags is forwarded as plain bytes without them; switched off, as it came."""
     plain = make_body("openai", 2)
     packed = gzip.compress(tag_result("openai", plain, 1))
-    sent, _ = ask("openai", packed, fields=("content-encoding: gzip",), **options)
+    sent, _ = await ask("openai", packed, fields=("content-encoding: gzip",), **options)
     if options:
         assert sent[0].body == packed
         return
@@ -138,30 +123,29 @@ def test_compressed_bodies(options: dict[str, Any]) -> None:
     assert "content-encoding" not in {name.lower() for name, _ in sent[0].headers}
 
 
-def test_requests_that_no_session_takes() -> None:
+async def test_requests_that_no_session_takes() -> None:
     """Counting tokens, a history that the provider holds, several answers at once: tags are taken out there too."""
     plain = make_body("anthropic", 2)
-    sent, _ = ask("anthropic", tag_result("anthropic", plain, 1), path="/v1/messages/count_tokens")
+    sent, _ = await ask("anthropic", tag_result("anthropic", plain, 1), path="/v1/messages/count_tokens")
     assert is_same(sent[0].body, plain)
     for api, field in (("openai", b'{"n": 2, '), ("openai-responses", b'{"previous_response_id": "r", ')):
         plain = field + make_body(api, 2)[1:]  # type: ignore[arg-type]
-        sent, _ = ask(api, tag_result(api, plain, 1))  # type: ignore[arg-type]
+        sent, _ = await ask(api, tag_result(api, plain, 1))  # type: ignore[arg-type]
         assert is_same(sent[0].body, plain)
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_refused_request_is_retried_without_tags(api: Api) -> None:
+async def test_a_refused_request_is_retried_without_tags(api: Api) -> None:
     """Where the provider refuses what was hidden, it is sent the client's own request, and its tags are taken out."""
     plain = make_body(api, 6)
     tagged = tag_result(api, plain, 1)
 
-    async def refuse_edits(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    def refuse_edits(asked: ReceivedRequest) -> bytes:
         if is_same(asked.body, plain):
-            writer.write(render_response(render_whole(api), "200 OK", JSON))
-        else:
-            writer.write(render_response(render_refusal(api, 400), "400 Bad Request", JSON))
+            return render_sound(asked)
+        return render_response(render_refusal(api, 400), "400 Bad Request", JSON_HEADER)
 
-    sent, got = ask(api, tagged, tagged, script=refuse_edits)
+    sent, got = await ask(api, tagged, tagged, script=answer_always(refuse_edits))
     assert [each.status for each in got] == [200, 200]
     # The session is bypassed after that: its next request passes at once.
     assert [is_same(each.body, plain) for each in sent] == [False, True, True]
@@ -204,13 +188,13 @@ def test_escaped_names_are_tags_too() -> None:
     assert not may_have_tags(b'{"messages": [{"role": "user", "content": "\\u001b[1m \\u2019"}]}')
 
 
-def test_bodies_that_cannot_be_read() -> None:
+async def test_bodies_that_cannot_be_read() -> None:
     """They raise, and are forwarded as they came."""
     assert not may_have_tags(b'{"messages": [{"role": "user", "content": "\\"tags\\" and tags"}]}')
     with pytest.raises(UnreadableBody):
         remove_body_tags(b'{"messages": [1], "tags": 3}', "openai")
     broken = b'{"messages": [{"tags": ["a"], "role": }]}'
-    sent, _ = ask("openai", broken)
+    sent, _ = await ask("openai", broken)
     assert sent[0].body == broken
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from elision.gateway.request_body import RequestBody
 from elision.gateway.tool_pins import MAX_SETS, ToolPins, read_meaning
 from tests.gateway.conversation_bytes import PATHS
-from tests.gateway.loopback_gateway import make_settings, run_gateway
+from tests.gateway.gateway_trial import open_trial
 from tests.gateway.random_json import APIS, JsonWriter
-from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
+from tests.gateway.scripted_upstream import answer_always, render_response
 
 JSON = "content-type: application/json"
 ANSWER = {
@@ -143,11 +143,7 @@ def test_a_session_remembers_some_sets() -> None:
 async def serve(bodies: list[bytes], **given: Any) -> tuple[list[bytes], str]:
     """What reaches the provider of these requests, and the metrics."""
     answer = render_response(json.dumps(ANSWER).encode(), "200 OK", JSON)
-    async with (
-        run_scripted_upstream(answer_always(answer)) as upstream,
-        run_gateway(make_settings(upstream.url, gateway_off=False, **given)) as gateway,
-    ):
-        client = await gateway.connect()
+    async with open_trial(answer_always(answer), **given) as (_, upstream, client):
         for body in bodies:
             assert (await client.request("POST", PATHS["anthropic"], body, JSON)).status == 200
         # A request is counted after the last byte of its answer.
@@ -156,7 +152,6 @@ async def serve(bodies: list[bytes], **given: Any) -> tuple[list[bytes], str]:
             while counted < len(bodies):
                 metrics = (await client.request("GET", "/metrics", b"")).body.decode()
                 counted = sum(map(float, re.findall(r"^agent_context_gateway_requests_total\S* (\S+)", metrics, re.M)))
-        client.close()
         return [received.body for received in upstream.requests], metrics
 
 
@@ -174,11 +169,11 @@ def make_session(task: str, *, tools_last: bool = False) -> list[bytes]:
 
 @pytest.mark.parametrize("tools_last", [False, True])
 @pytest.mark.parametrize("strategy", ["raw", "masking"])
-def test_the_gateway_pins_within_a_session_only(strategy: str, tools_last: bool) -> None:
+async def test_the_gateway_pins_within_a_session_only(strategy: str, tools_last: bool) -> None:
     one, other = (make_session(task, tools_last=tools_last) for task in ("one", "other"))
     # Another session of the same client begins with another order, and keeps its own.
     bodies = [one[0], one[1], other[1], one[2]]
-    sent, metrics = asyncio.run(serve(bodies, gateway_pin_tools=True, strategy=strategy))
+    sent, metrics = await serve(bodies, gateway_pin_tools=True, strategy=strategy)
     first = b'[{"name":"a"}, {"name":"b"}]'
     assert sent[0] == one[0]
     assert sent[1] == one[1].replace(b'[{"name":"b"},{"name":"a"}]', first)
@@ -189,18 +184,18 @@ def test_the_gateway_pins_within_a_session_only(strategy: str, tools_last: bool)
 
 
 @pytest.mark.parametrize("given", [{}, {"gateway_pin_tools": True, "gateway_shadow": True}])
-def test_nothing_is_pinned_unless_it_is_asked_for(given: dict[str, Any]) -> None:
+async def test_nothing_is_pinned_unless_it_is_asked_for(given: dict[str, Any]) -> None:
     bodies = make_session("one")
-    sent, metrics = asyncio.run(serve(bodies, **given))
+    sent, metrics = await serve(bodies, **given)
     assert sent == bodies
     assert "agent_context_gateway_pinned_requests_total 0.0" in metrics
 
 
-def test_a_failure_costs_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_costs_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(pins: ToolPins, body: RequestBody) -> RequestBody:
         raise RuntimeError("broken")
 
     monkeypatch.setattr(ToolPins, "pin_tools", fail)
     bodies = make_session("one")
-    sent, _ = asyncio.run(serve(bodies, gateway_pin_tools=True))
+    sent, _ = await serve(bodies, gateway_pin_tools=True)
     assert sent == bodies

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -29,7 +28,7 @@ def call(number: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_each_request_continues_the_session_before() -> None:
+async def test_each_request_continues_the_session_before() -> None:
     """No session diverges, every call is in one log, and the view has the messages of the request alone."""
     store = MemoryStore()
 
@@ -37,24 +36,21 @@ def test_each_request_continues_the_session_before() -> None:
         options: dict[str, Any] = {"session": name, "family": family, "dialect": api, "write_behind": True}
         return open_session("masking(window=2, schedule=every-turn)", store=store, **options)
 
-    async def run() -> None:
-        known = SessionRegistry(make, max_sessions=9, memory_bytes=1 << 30, idle_seconds=1e9)
-        history = [TASK]
-        sessions = set()
-        for step in range(30):
-            window = [TASK, *history[1:][-10:]]
-            body = RequestBody.parse(json.dumps({"model": "m", "messages": window}).encode(), "openai")
-            live = known.claim_session(ClientIdentity(namespace="k", session=""), "openai", body)
-            view = live.context.prepare(live.conversation.messages, tools=[])
-            known.release_session(live, answered=True)
-            sessions.add(live.name)
-            assert len(view.messages) == len(window)
-            assert view.diagnostics.call == step + 1
-            assert live.divergences == 0
-            history += call(step + 1)
-        assert len(sessions) == 1
-        await known.close()
-
-    asyncio.run(run())
+    known = SessionRegistry(make, max_sessions=9, memory_bytes=1 << 30, idle_seconds=1e9)
+    history = [TASK]
+    sessions = set()
+    for step in range(30):
+        window = [TASK, *history[1:][-10:]]
+        body = RequestBody.parse(json.dumps({"model": "m", "messages": window}).encode(), "openai")
+        live = known.claim_session(ClientIdentity(namespace="k", session=""), "openai", body)
+        view = live.context.prepare(live.conversation.messages, tools=[])
+        known.release_session(live, answered=True)
+        sessions.add(live.name)
+        assert len(view.messages) == len(window)
+        assert view.diagnostics.call == step + 1
+        assert live.divergences == 0
+        history += call(step + 1)
+    assert len(sessions) == 1
+    await known.close()
     assert len(store.sessions()) == 1
     assert store.info(store.sessions()[0].key).turns == 29

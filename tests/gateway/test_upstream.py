@@ -5,36 +5,33 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from elision.gateway import upstream
 from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse, _slice_body
 from tests.gateway.scripted_upstream import (
     ReceivedRequest,
     Script,
     ScriptedUpstream,
     answer_always,
-    render_chunk,
     render_response,
     run_scripted_upstream,
 )
 
-Trial = Callable[[Upstream, ScriptedUpstream], Awaitable[None]]
 
-
-def trial(script: Script, what: Trial, *, read_seconds: float = 5.0) -> None:
-    async def run() -> None:
-        upstream = Upstream(connect_seconds=5, read_seconds=read_seconds)
-        async with run_scripted_upstream(script) as server:
-            try:
-                await what(upstream, server)
-            finally:
-                await upstream.close()
-
-    asyncio.run(run())
+@asynccontextmanager
+async def open_upstream(
+    script: Script, *, read_seconds: float = 5.0
+) -> AsyncIterator[tuple[Upstream, ScriptedUpstream]]:
+    upstream = Upstream(connect_seconds=5, read_seconds=read_seconds)
+    async with run_scripted_upstream(script) as server:
+        try:
+            yield upstream, server
+        finally:
+            await upstream.close()
 
 
 async def body_of(answer: UpstreamResponse) -> bytes:
@@ -42,16 +39,9 @@ async def body_of(answer: UpstreamResponse) -> bytes:
         return b"".join([part async for part in answer.iter_chunks()])
 
 
-async def failed(upstream: Upstream, url: str) -> UpstreamError:
-    with pytest.raises(UpstreamError) as caught:
-        await body_of(await upstream.open("GET", url, []))
-    return caught.value
-
-
-def test_a_request_goes_out_as_it_is() -> None:
+async def test_a_request_goes_out_as_it_is() -> None:
     """Path, query, doubled headers and body reach the provider as given; nothing is added but host and length."""
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async with open_upstream(answer_always(render_response(b"ok"))) as (upstream, server):
         headers = [(b"x-b", b"1"), (b"x-a", "é".encode()), (b"x-b", b"2"), (b"content-length", b"999")]
         url = server.url + "/v1/a%2Fb%20c//d/../e?q=%7B%7d&x=+1"
         assert await body_of(await upstream.open("POST", url, headers, b'{"a" : 1}')) == b"ok"
@@ -63,16 +53,14 @@ def test_a_request_goes_out_as_it_is() -> None:
         latin = "é".encode().decode("latin-1")
         assert sent == [("content-length", "9"), ("host", host), ("x-a", latin), ("x-b", "1"), ("x-b", "2")]
 
-    trial(answer_always(render_response(b"ok")), what)
 
-
-def test_an_answer_comes_back_as_it_came() -> None:
+async def test_an_answer_comes_back_as_it_came() -> None:
     """Status, doubled headers in their case and order, and a compressed body are not touched; nor is a redirect."""
     raw = render_response(
         b"\x1f\x8b\x08 no gzip", "307 Elsewhere", "Location: /x", "X-A: 1", "Content-Encoding: gzip", "x-a: 2"
     )
 
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async with open_upstream(answer_always(raw)) as (upstream, server):
         got = await upstream.open("GET", server.url + "/v1/models", [])
         assert got.status == 307
         assert got.headers == [
@@ -85,64 +73,44 @@ def test_an_answer_comes_back_as_it_came() -> None:
         assert (got.content_type, got.content_encoding, got.is_event_stream) == ("", "gzip", False)
         assert await body_of(got) == b"\x1f\x8b\x08 no gzip"
 
-    trial(answer_always(raw), what)
-
 
 @pytest.mark.parametrize("size", [2**18, 2**18 + 1, 5_000_000])
-def test_large_bodies_go_out_whole_with_their_length(size: int) -> None:
+async def test_large_bodies_go_out_whole_with_their_length(size: int) -> None:
     """What a long history amounts to: in slices, without a warning, and not chunked."""
     raw = bytes(range(256)) * (size // 256) + bytes(size % 256)
 
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async with open_upstream(answer_always(render_response(b"ok"))) as (upstream, server):
         await body_of(await upstream.open("POST", server.url, [], raw))
         (asked,) = server.requests
         assert asked.body == raw
         assert {name.lower(): value for name, value in asked.headers}.keys() == {"host", "content-length"}
 
-    trial(answer_always(render_response(b"ok")), what)
-
 
 @pytest.mark.parametrize("length", [None, b"6"])
-def test_a_body_in_chunks(length: bytes | None) -> None:
+async def test_a_body_in_chunks(length: bytes | None) -> None:
     """A body that is not at hand goes out in chunks, or under the length that its client said."""
 
     async def parts() -> AsyncIterator[bytes]:
         yield b"abc"
         yield b"def"
 
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async with open_upstream(answer_always(render_response(b""))) as (upstream, server):
         headers = [(b"content-length", length)] if length else []
         await body_of(await upstream.open("POST", server.url, headers, parts()))
         assert server.requests[0].body == b"abcdef"
         assert server.requests[0].get_header("content-length") == (length.decode() if length else None)
 
-    trial(answer_always(render_response(b"")), what)
 
-
-def test_chunks_pass_as_they_come() -> None:
-    """The first part of an answer is here before the provider has made the second."""
-    go_on = asyncio.Event()
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + render_chunk(b"first"))
-        await go_on.wait()
-        writer.write(render_chunk(b"second") + render_chunk(b""))
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
-        async with await upstream.open("GET", server.url, []) as got:
-            seen = []
-            async for part in got.iter_chunks():
-                seen.append(part)
-                go_on.set()
-        assert seen == [b"first", b"second"]
-
-    trial(script, what)
-
-
-def test_connections_are_kept() -> None:
+async def test_connections_are_kept() -> None:
     """An answer read to its end leaves its connection to the next request; one that is left closes it."""
 
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if "/left" in asked.line:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+            await asyncio.Event().wait()
+        writer.write(render_response(b"whole"))
+
+    async with open_upstream(script) as (upstream, server):
         for _ in range(3):
             await body_of(await upstream.open("GET", server.url, []))
         assert server.connections == 1
@@ -152,26 +120,11 @@ def test_connections_are_kept() -> None:
         await body_of(await upstream.open("GET", server.url, []))
         assert server.connections == 2
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        if "/left" in asked.line:
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
-            await asyncio.Event().wait()
-        writer.write(render_response(b"whole"))
 
-    trial(script, what)
-
-
-def test_a_connection_that_is_closed_while_it_idles(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_that_is_closed_while_it_idles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that meets it closing, before any answer, goes out once more over a new one, and no more than once."""
     # However busy the machine is.
-    monkeypatch.setattr(upstream, "REUSE_SECONDS", 60.0)
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
-        for _ in range(2):
-            await asyncio.gather(*(ask(upstream, server) for _ in range(3)))
-        assert [asked.body for asked in server.requests] == [b"told"] * (3 + 3 + 3)
-        # Three connections served once, and were closed by the second request; three more are new.
-        assert server.connections == 6
+    monkeypatch.setattr("elision.gateway.upstream.REUSE_SECONDS", 60.0)
 
     async def ask(upstream: Upstream, server: ScriptedUpstream) -> None:
         assert await body_of(await upstream.open("POST", server.url, [(b"x-a", b"b")], b"told")) == b"whole"
@@ -184,20 +137,18 @@ def test_a_connection_that_is_closed_while_it_idles(monkeypatch: pytest.MonkeyPa
         writer.write(render_response(b"whole"))
 
     served: set[int] = set()
-    trial(script, what)
+    async with open_upstream(script) as (upstream, server):
+        for _ in range(2):
+            await asyncio.gather(*(ask(upstream, server) for _ in range(3)))
+        assert [asked.body for asked in server.requests] == [b"told"] * (3 + 3 + 3)
+        # Three connections served once, and were closed by the second request; three more are new.
+        assert server.connections == 6
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_a_used_connection_that_is_closed_later(monkeypatch: pytest.MonkeyPatch, reset: bool) -> None:
+async def test_a_used_connection_that_is_closed_later(monkeypatch: pytest.MonkeyPatch, reset: bool) -> None:
     """A request that the provider may have worked on is not sent again: it would be done and billed twice."""
-    monkeypatch.setattr(upstream, "REUSE_SECONDS", 0.0)
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
-        await body_of(await upstream.open("POST", server.url, [], b"first"))
-        with pytest.raises(UpstreamError) as caught:
-            await upstream.open("POST", server.url, [], b"second")
-        assert caught.value.kind == "cut"
-        assert [(asked.body, asked.connection) for asked in server.requests] == [(b"first", 1), (b"second", 1)]
+    monkeypatch.setattr("elision.gateway.upstream.REUSE_SECONDS", 0.0)
 
     async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if asked.body == b"first":
@@ -208,28 +159,35 @@ def test_a_used_connection_that_is_closed_later(monkeypatch: pytest.MonkeyPatch,
         else:
             writer.close()
 
-    trial(script, what)
+    async with open_upstream(script) as (upstream, server):
+        await body_of(await upstream.open("POST", server.url, [], b"first"))
+        with pytest.raises(UpstreamError) as caught:
+            await upstream.open("POST", server.url, [], b"second")
+        assert caught.value.kind == "cut"
+        assert [(asked.body, asked.connection) for asked in server.requests] == [(b"first", 1), (b"second", 1)]
 
 
-def test_a_new_connection_that_is_closed() -> None:
+async def test_a_new_connection_that_is_closed() -> None:
     """A request over it is not sent again: it may have been what the server fell over."""
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async with open_upstream(answer_always(b"", "close")) as (upstream, server):
         with pytest.raises(UpstreamError) as caught:
             await upstream.open("POST", server.url, [], b"told")
         assert caught.value.kind == "cut"
         assert len(server.requests) == 1
 
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.close()
 
-    trial(script, what)
-
-
-def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
+async def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
     """Before the answer has begun, and in its midst."""
 
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
+    async def ask(upstream: Upstream, url: str) -> None:
+        await body_of(await upstream.open("GET", url, []))
+
+    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if "/half" in asked.line:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+        await asyncio.Event().wait()
+
+    async with open_upstream(script) as (upstream, server):
         for path in ("/silent", "/half"):
             server.connection_lost.clear()
             server.requests.clear()
@@ -240,88 +198,6 @@ def test_whoever_is_cancelled_lets_go_of_the_provider() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await asking
             await asyncio.wait_for(server.connection_lost.wait(), 5)
-
-    async def ask(upstream: Upstream, url: str) -> None:
-        await body_of(await upstream.open("GET", url, []))
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        if "/half" in asked.line:
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
-        await asyncio.Event().wait()
-
-    trial(script, what)
-
-
-def test_nobody_listens() -> None:
-    """A port that is closed is told as one; so is a name that does not exist."""
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            place = f"http://127.0.0.1:{unused.getsockname()[1]}"
-            refused = await failed(upstream, f"{place}/v1/secret?key=1")
-        assert (refused.kind, str(refused)) == ("refused", f"nothing listens at {place}")
-        unknown = await failed(upstream, "http://nowhere.invalid/v1")
-        assert unknown.kind == "dns"
-        assert str(unknown).startswith("the name of http://nowhere.invalid is not known: ")
-
-    trial(answer_always(b""), what)
-
-
-def test_no_tls_there() -> None:
-    """An address with https where plain HTTP is spoken is told as TLS failing, in one line."""
-
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(render_response(b"", "400 Bad Request"))
-        writer.close()
-
-    async def run() -> UpstreamError:
-        upstream = Upstream(connect_seconds=5)
-        async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            problem = await failed(upstream, f"https://127.0.0.1:{port}")
-        await upstream.close()
-        return problem
-
-    problem = asyncio.run(run())
-    assert problem.kind == "tls"
-    assert "\n" not in str(problem)
-
-
-@pytest.mark.parametrize(
-    ("raw", "kind"),
-    [
-        (b"", "cut"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", "cut"),
-        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n", "cut"),
-        (b"nonsense\r\n\r\n", "malformed"),
-    ],
-)
-def test_answers_that_break_off(raw: bytes, kind: str) -> None:
-    """A connection that closes early is `cut`, before and in the answer; what is no HTTP is `malformed`."""
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw)
-        writer.close()
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
-        assert (await failed(upstream, server.url)).kind == kind
-
-    trial(script, what)
-
-
-@pytest.mark.parametrize("raw", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"])
-def test_a_provider_that_falls_silent(raw: bytes) -> None:
-    """Before the first byte or between two, a provider is waited for so long and no longer."""
-
-    async def script(asked: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(raw)
-        await asyncio.Event().wait()
-
-    async def what(upstream: Upstream, server: ScriptedUpstream) -> None:
-        assert (await failed(upstream, server.url)).kind == "read-timeout"
-
-    trial(script, what, read_seconds=0.05)
 
 
 # -- proxies that the surroundings name -------------------------------------------------------------------------------
@@ -388,7 +264,7 @@ def test_nobody_reads_netrc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         assert (asked.get_header("authorization"), asked.get_header("proxy-authorization")) == (None, None)
 
 
-def test_others_are_served_between_two_slices() -> None:
+async def test_others_are_served_between_two_slices() -> None:
     """Also where the provider reads so fast that no write ever waits."""
     steps: list[str] = []
 
@@ -402,8 +278,5 @@ def test_others_are_served_between_two_slices() -> None:
             steps.append("other")
             await asyncio.sleep(0)
 
-    async def run() -> None:
-        await asyncio.gather(send(), serve_others())
-
-    asyncio.run(run())
+    await asyncio.gather(send(), serve_others())
     assert steps == ["slice", "other", "slice", "other", "slice", "other", "slice"]

@@ -6,7 +6,9 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from http.client import HTTPConnection
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,8 @@ from tests.gateway.gateway_trial import answer_soundly
 from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, make_settings, run_gateway
 from tests.gateway.scripted_upstream import run_scripted_upstream
 
+#: Requests of each API: steps, whether streamed, lines of a result.
+SHAPES = ((0, False, 60), (12, True, 60), (13, True, 60), (14, False, 60), (2, False, 20_000))
 #: A gateway that says where it is; and at each line of its input, what was loaded since the line before.
 PROGRAM = """
 import json, sys
@@ -59,14 +63,16 @@ def drive(process: subprocess.Popen[str]) -> tuple[list[str], list[str]]:
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     while ask(url, "/readyz") != 200:
-        pass
+        # It needs the processor for what it loads.
+        time.sleep(0.02)
     print(file=process.stdin, flush=True)
     _, loaded = json.loads(process.stdout.readline())
     assert sorted(set(loaded)) == ["o200k_base.tiktoken.gz"]
+    words = cycle(("дом", "गर्म"))
     for api in APIS:
-        for steps, stream, lines in ((0, False, 60), (12, True, 60), (13, False, 60), (2, False, 20_000)):
-            assert ask(url, PATHS[api], make_body(api, steps, stream=stream, lines=lines, word="дом")) == 200
-            assert ask(url, PATHS[api], make_body(api, steps, stream=stream, lines=lines, word="गर्म")) == 200
+        for steps, stream, lines in SHAPES:
+            body = make_body(api, steps, stream=stream, lines=lines, word=next(words))
+            assert ask(url, PATHS[api], body) == 200
     print(file=process.stdin, flush=True)
     modules, loaded = json.loads(process.stdout.readline())
     return modules, loaded
@@ -100,7 +106,7 @@ def test_a_sample_request_of_each_api_is_served(monkeypatch: pytest.MonkeyPatch)
     assert {record.api for record in records if record.how == "view"} == set(warm_up._SAMPLES)
 
 
-def test_sample_requests_leave_no_trace(
+async def test_sample_requests_leave_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is stored, logged, counted or asked of a real provider."""
@@ -115,39 +121,32 @@ def test_sample_requests_leave_no_trace(
         gateway_session_max_turns=1,
     )
 
-    async def run() -> None:
-        watched = Worker(found, records.append)
-        before = watched._render_metrics()
-        await asyncio.to_thread(watched.warm_up)
-        assert watched._render_metrics() == before
-        assert list(watched.store.sessions()) == []
-        assert len(watched.gateway.sessions) == 0
-        await watched.close()
-
-    asyncio.run(run())
+    watched = Worker(found, records.append)
+    before = watched._render_metrics()
+    await asyncio.to_thread(watched.warm_up)
+    assert watched._render_metrics() == before
+    assert list(watched.store.sessions()) == []
+    assert len(watched.gateway.sessions) == 0
+    await watched.close()
     assert warm_up._is_done
     assert records == []
     assert caplog.records == []
 
 
-def test_a_worker_is_ready_when_it_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_is_ready_when_it_is_warm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Load balancers send no request to one that has yet to load something; /readyz says what it waits for."""
-
-    async def run() -> None:
-        async with run_gateway(make_settings("http://127.0.0.1:9")) as gateway:
-            client = await gateway.connect()
-            monkeypatch.setattr(gateway.worker, "_is_warm", False)
-            got = await client.request("GET", "/readyz")
-            assert got.status == 503
-            assert got.json()["warm"] is False
-            monkeypatch.setattr(gateway.worker, "_is_warm", True)
-            assert (await client.request("GET", "/readyz")).status == 200
-            client.close()
-
-    asyncio.run(run())
+    async with run_gateway(make_settings("http://127.0.0.1:9")) as gateway:
+        client = await gateway.connect()
+        monkeypatch.setattr(gateway.worker, "_is_warm", False)
+        got = await client.request("GET", "/readyz")
+        assert got.status == 503
+        assert got.json()["warm"] is False
+        monkeypatch.setattr(gateway.worker, "_is_warm", True)
+        assert (await client.request("GET", "/readyz")).status == 200
+        client.close()
 
 
-def test_a_worker_that_cannot_load_everything_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_cannot_load_everything_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     """It becomes ready all the same: a request that needs what is missing passes unchanged."""
 
     def fail() -> None:
@@ -155,11 +154,8 @@ def test_a_worker_that_cannot_load_everything_serves(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(worker, "list_models", fail)
 
-    async def run() -> None:
-        found = Worker(make_settings(gateway_off=False))
-        with pytest.raises(OSError, match="no vocabulary"):
-            await asyncio.to_thread(found.warm_up)
-        assert found._is_warm
-        await found.close()
-
-    asyncio.run(run())
+    found = Worker(make_settings(gateway_off=False))
+    with pytest.raises(OSError, match="no vocabulary"):
+        await asyncio.to_thread(found.warm_up)
+    assert found._is_warm
+    await found.close()

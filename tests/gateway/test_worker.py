@@ -13,11 +13,14 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.metrics_page import MetricsPage
 from elision.gateway.request_body import RequestBody
 from elision.gateway.worker import Worker
+from tests.gateway.gateway_trial import open_trial
 from tests.gateway.loopback_gateway import make_settings, run_gateway
-from tests.gateway.scripted_upstream import answer_always, render_response, run_scripted_upstream
+from tests.gateway.scripted_upstream import answer_always, render_response
 
 
-def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_metrics_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Where the files that workers share are not to be had, it is logged, and requests are served."""
 
     def full(self: object) -> None:
@@ -25,17 +28,9 @@ def test_metrics_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caplog:
 
     monkeypatch.setattr(MetricsPage, "__init__", full)
 
-    async def run() -> None:
-        async with (
-            run_scripted_upstream(answer_always(render_response(b"ok"))) as upstream,
-            run_gateway(make_settings(upstream.url)) as gateway,
-        ):
-            client = await gateway.connect()
-            assert (await client.request("POST", "/v1/chat/completions", b"{}")).body == b"ok"
-            assert (await client.request("GET", "/metrics")).status == 501
-            client.close()
-
-    asyncio.run(run())
+    async with open_trial(answer_always(render_response(b"ok")), gateway_off=True) as (*_, client):
+        assert (await client.request("POST", "/v1/chat/completions", b"{}")).body == b"ok"
+        assert (await client.request("GET", "/metrics")).status == 501
     assert "No space left on device" in caplog.text
 
 
@@ -63,7 +58,7 @@ def test_the_dashboard_looks_while_sessions_come() -> None:
         async with run_gateway(make_settings(gateway_off=False)) as gateway:
             looking = threading.Thread(target=look, args=(gateway.worker,))
             looking.start()
-            for number in range(150):
+            for number in range(80):
                 begin(gateway.worker, f"task {number}")
             over.set()
             looking.join()

@@ -19,9 +19,9 @@ import pytest
 
 from elision.stores.store_urls import open_store
 from tests.gateway.conversation_bytes import EAGER, PATHS, PLACEHOLDER_PART, make_body
+from tests.gateway.gateway_trial import answer_soundly
 from tests.gateway.loopback_gateway import make_settings, run_gateway
 from tests.gateway.scripted_upstream import run_scripted_upstream
-from tests.gateway.test_budgets import provider
 from tests.stores.postgres_server import Server, start_server
 from tests.stores.session_logs import add_turn, begin_session, read_log
 
@@ -90,7 +90,7 @@ def work(store: str, steps: Any, secret: str = "kept-apart-0123456789") -> list[
 
     async def run() -> list[bytes]:
         given = {"gateway_off": False, "store": store, "strategy": EAGER, "gateway_secret": secret}
-        async with run_scripted_upstream(provider) as upstream:
+        async with run_scripted_upstream(answer_soundly) as upstream:
             async with run_gateway(make_settings(upstream.url, **given)) as gateway:
                 client = await gateway.connect()
                 for step in steps:
