@@ -80,8 +80,6 @@ TRAILERS = (
     b"bad\r\n",
 )
 
-MUTATIONS = (b"", b"\r", b"\n", b" ", b"\x00", b":", b"\r\n", b"0", b",")
-
 
 def make_stream(seed: int) -> bytes:
     """Return the bytes of a connection: one to four requests, of which any may be malformed."""
