@@ -16,15 +16,12 @@ from typing import Final
 from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import MissingExtra, SummaryError
-from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
-from elision.lab.clock import calls
+from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures
 from elision.lab.replay import replay_run
+from elision.lab.run_as_recorded import calls
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
 from elision.strategies.summary_cost import limit_user_words
 from elision.trajectory.cache import HOUR_SECONDS, CacheFinding, outlives_pause
 from elision.trajectory.plan import SummaryRequest
@@ -61,8 +58,8 @@ def find_cheapest_plan(
     """
     # What is folded, and so what masking saves, depends on what was hidden before.
     strategy = replace(strategy, fold=False)
-    rhythm = _find_rhythm(strategy)
-    if rhythm is None or (rhythm.every and len(trajectory.turns) > LONGEST):
+    rhythm = strategy.rhythm
+    if rhythm is None or rhythm.counts_tokens or (rhythm.turns and len(trajectory.turns) > LONGEST):
         return None
     if len({turn.model for turn in trajectory.turns}) > 1:
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
@@ -80,18 +77,8 @@ def find_cheapest_plan(
 
 def has_hindsight(strategy: Strategy) -> bool:
     """Whether a cheapest schedule can be worked out for `strategy` at all."""
-    return _find_rhythm(strategy) is not None
-
-
-def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
-    match strategy:
-        case Masking():
-            return SummaryRhythm()
-        case Summarization(summarize_tokens=None):
-            return SummaryRhythm(strategy.every + strategy.tail, strategy.tail)
-        case Hybrid(summarize_tokens=None):
-            return SummaryRhythm(strategy.summarize_at, strategy.tail)
-    return None
+    rhythm = strategy.rhythm
+    return rhythm is not None and not rhythm.counts_tokens
 
 
 def _refuse_summary(request: SummaryRequest) -> str:

@@ -227,7 +227,7 @@ def list_notes(study: OutcomeStudy) -> Iterator[str]:
 
 
 def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
-    runs = [each.run for row in study.strategies for each in row.joined]
+    runs = [run for row in study.strategies for run in row.joined]
     unknown = [run for run in runs if run.usd is None]
     if unknown:
         yield (

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
-from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
+from elision.lab.run_as_recorded import calls
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.strategy import Strategy
 from elision.summarizers.digest import write_digest

@@ -11,8 +11,8 @@ import msgspec
 
 from elision.lab.elongation import TurnAssumption
 from elision.lab.ratios import divide_or_none
-from elision.lab.token_composition import Composition
 from elision.telemetry.notebook_display import draw_value
+from elision.trajectory.composition import TokenComposition
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
@@ -245,6 +245,26 @@ def total(rows: Iterable[Row]) -> Row:
         else None,
         peak=max((row.peak for row in listed), default=0),
         worst_ratio=max((row.worst_ratio for row in listed), default=0.0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition(TokenComposition):
+    """Tokens of the runs of one format, each message counted once."""
+
+    reader: str
+    runs: int = 1
+
+
+def sum_compositions(compositions: Iterable[Composition | None]) -> tuple[Composition, ...]:
+    """Return one composition per format, by its name; None is left out."""
+    found: dict[str, list[Composition]] = defaultdict(list)
+    for each in compositions:
+        if each is not None:
+            found[each.reader].append(each)
+    return tuple(
+        Composition(reader=reader, runs=sum(each.runs for each in own), **asdict(sum(own, TokenComposition())))
+        for reader, own in sorted(found.items())
     )
 
 

@@ -6,22 +6,14 @@ interrupts stays in the report.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from multiprocessing import active_children
 from typing import TYPE_CHECKING
 
 from elision.engine import Log
 from elision.errors import BudgetError
-from elision.lab.candidates import RECOMMENDED
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
-from elision.lab.evidence_controls import find_common_items, measure_controls
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.progress import ProgressBoard, StudyProgress
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
     SummarizerReport,
@@ -31,17 +23,30 @@ from elision.lab.replay_summarizer import (
     make_report,
     measure_use,
 )
-from elision.lab.results import BILLED, ON_TOP, RECORDED, Row, SentSummary, Series, Study, is_on_top
+from elision.lab.replay_workers import ProgressBoard, StudyProgress, WorkerPool
+from elision.lab.results import (
+    BILLED,
+    ON_TOP,
+    RECORDED,
+    Composition,
+    Control,
+    Row,
+    SentSummary,
+    Series,
+    Study,
+    is_on_top,
+    sum_compositions,
+)
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import list_model_uses, sum_up_prices
-from elision.lab.sent_rows import SentRows, choose_sent_strategy, replay_as_sent
+from elision.lab.sent_rows import SentRows, build_row, build_series, choose_sent_strategy, replay_as_sent
 from elision.lab.sent_run import SentRun
-from elision.lab.study_rows import build_row, build_series
-from elision.lab.study_settings import StudySettings
-from elision.lab.token_composition import Composition, measure_run, sum_compositions
+from elision.lab.study_settings import RECOMMENDED, StudySettings
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
+from elision.trajectory.composition import measure_head, measure_turn
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -49,8 +54,10 @@ from elision.trajectory.trajectory import Problem, Trajectory
 if TYPE_CHECKING:
     from elision.lab.cheapest_plan import CheapestPlan
 
-#: How often the progress of worker processes is looked at.
-PROGRESS_SECONDS = 0.25
+from collections import defaultdict
+
+from elision.lab.evidence import common_items, measure_noise
+from elision.lab.ratios import divide_or_none
 
 
 def run_study(
@@ -174,26 +181,14 @@ def _replay_in_processes(
             report = partial(board.update, place)
             yield place, replay_candidates(run, known[place], common[place], settings, report)
         return
-    others = set(active_children())
-    # Workers leave Ctrl-C to us: we end them and keep what they have delivered.
-    with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
-        try:
-            with hold_interrupts():
-                futures: dict[Future[RunOutcome], int] = {
-                    pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
-                    for place in _order_runs(runs, jobs)
-                }
-            waiting = set(futures)
-            while waiting:
-                ended, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
-                for future in ended:
-                    yield futures[future], future.result()
+    tasks = [(place, runs[place], known[place], common[place], settings) for place in _order_runs(runs, jobs)]
+    with WorkerPool(jobs, _share_progress, board.shares) as pool:
+        for done in pool.run(_replay_in_worker, tasks):
+            if done is None:
                 board.report()
-        except (KeyboardInterrupt, GeneratorExit):
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(active_children()) - others:
-                worker.terminate()
-            raise
+            else:
+                (place, *_), outcome = done
+                yield place, outcome
 
 
 def _order_runs(runs: Sequence[Trajectory], jobs: int) -> list[int]:
@@ -207,31 +202,9 @@ def _order_runs(runs: Sequence[Trajectory], jobs: int) -> list[int]:
 _shares: MutableSequence[float] = []
 
 
-def _set_up_worker(shares: MutableSequence[float]) -> None:
+def _share_progress(shares: MutableSequence[float]) -> None:
     global _shares
     _shares = shares
-    ignore_interrupts()
-
-
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the process that started this one: it ends the workers and keeps what they have delivered."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def hold_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block, where a system can, which starts workers.
-
-    Python drops an exception that is raised within the hooks of a fork, and the interrupt would be lost.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _replay_in_worker(
@@ -329,6 +302,12 @@ def replay_candidates(
     return RunOutcome([*outcomes, *tops], problems, add_up_use(uses), composition, as_sent.summary)
 
 
+def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
+    """Return what the tokens of one run are."""
+    found = sum((measure_turn(turn, sizer) for turn in run.turns), measure_head(run.head, sizer))
+    return Composition(reader=run.format, **asdict(found))
+
+
 def _new_problem(run: Trajectory, reason: str) -> Problem:
     return Problem(file=run.file, line=None, reason=f"{run.id}: {reason}")
 
@@ -353,3 +332,76 @@ def _find_hindsight(
 
 
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
+
+
+# -- how far the measure of evidence can be trusted: noise and floor of each format -----------------------------------
+
+
+def group_by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, run in enumerate(runs):
+        places[run.format].append(place)
+    return places
+
+
+def find_common_items(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
+    """Return, for each of `runs`, the items that are common property of its format."""
+    result: list[frozenset[str]] = [frozenset()] * len(runs)
+    for places in group_by_format(runs).values():
+        for place, items in zip(places, common_items([known[place] for place in places]), strict=True):
+            result[place] = items
+    return result
+
+
+def measure_controls(
+    runs: Sequence[Trajectory],
+    known: Sequence[Evidence],
+    common: Sequence[frozenset[str]],
+    settings: StudySettings | None,
+) -> tuple[Control, ...]:
+    """settings: what to replay the floor with; None after an interruption, when nothing more is replayed."""
+    result = []
+    for name, places in sorted(group_by_format(runs).items()):
+        own = [known[place] for place in places]
+        floor, window = None, None
+        if settings:
+            floor, window = _measure_floor([runs[place] for place in places], own, settings)
+        result.append(
+            Control(
+                reader=name,
+                runs=len(places),
+                noise=_mean_of(measure_noise(own, [frozenset()] * len(own))),
+                noise_filtered=_mean_of(measure_noise(own, [common[place] for place in places])),
+                floor=floor,
+                floor_window=window,
+            )
+        )
+    return tuple(result)
+
+
+def _measure_floor(
+    runs: Sequence[Trajectory], known: Sequence[Evidence], settings: StudySettings
+) -> tuple[float | None, int | None]:
+    """Evidence recall of plain masking at the window under which runs were recorded: what it calls lost, was."""
+    items = found = 0
+    windows = set()
+    for run, own in zip(runs, known, strict=True):
+        tally = replay_floor(run, own, settings)
+        if tally is not None:
+            windows.add(run.recorded_window)
+            items += tally.items
+            found += tally.found
+    return divide_or_none(found, items), min(filter(None, windows), default=None)
+
+
+def replay_floor(run: Trajectory, known: Evidence, settings: StudySettings) -> EvidenceTally | None:
+    """Return what plain masking hides at the window under which `run` was recorded; None if it saw everything."""
+    if not run.recorded_window:
+        return None
+    plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
+    return replay_run(run, plain, settings.find_prices(run), settings.size_run(run), known=known).evidence
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return divide_or_none(sum(known), len(known))

@@ -20,7 +20,7 @@ from multiprocessing import active_children, get_context, parent_process
 from typing import Any, Final, TypeAlias
 
 from elision.errors import MissingExtra, OutputError, SpecError, describe_error
-from elision.lab.study import ignore_interrupts
+from elision.lab.replay_workers import ignore_interrupts
 from elision.study.manifest import Shard
 from elision.study.shard_work import (
     FAILED,

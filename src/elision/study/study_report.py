@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.report import figures, wording
 from elision.lab.report.figures import neutralize_text
@@ -25,6 +24,7 @@ from elision.lab.results import (
     GROWTH_TURNS,
     ON_TOP,
     RECORDED,
+    Composition,
     ContextSize,
     Control,
     Row,
@@ -36,12 +36,18 @@ from elision.lab.results import (
 )
 from elision.lab.run_prices import ModelUse, sum_up_prices
 from elision.lab.study import list_labels
-from elision.lab.study_settings import StudySettings
-from elision.lab.token_composition import Composition
+from elision.lab.study_settings import RECOMMENDED, StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.study.row_schema import COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
-from elision.study.study_summary import ALL_OR_NONE, GROUPS, LARGEST, NOT_ON_TOP, find_worst_runs, load_summary
-from elision.study.study_tables import StudyTables
+from elision.study.study_tables import (
+    ALL_OR_NONE,
+    GROUPS,
+    LARGEST,
+    NOT_ON_TOP,
+    StudyTables,
+    find_worst_runs,
+    load_summary,
+)
 
 #: Groups that a table has at most.
 LISTED_GROUPS: Final = 20

@@ -105,24 +105,20 @@ def select_columns(study: Study) -> list[StrategyColumn]:
 
 def _build_turns_column(study: Study) -> StrategyColumn:
     """Return the column of the cost with more or fewer turns: a range of changes by default, else an amount."""
-    if study.turns.mode == "band":
-        return StrategyColumn("vs recorded, turns\nas measured", 45, lambda row: _format_turns_band(row))
+    is_band = study.turns.mode == "band"
+
+    def write_cost(row: Row) -> str:
+        if row.extended_usd is None or not row.paid_usd:
+            return figures.NOTHING
+        low, high = (usd / row.paid_usd for usd in row.extended_usd)
+        if is_band:
+            return figures.format_change_range(low, high)
+        return f"{figures.format_usd(row.extended_usd[0])} ({figures.format_change(low)})"
+
+    if is_band:
+        return StrategyColumn("vs recorded, turns\nas measured", 45, write_cost)
     words = "as measured" if study.turns.mode == "measured" else "as assumed"
-    return StrategyColumn(f"cost, turns\n{words}", 94, lambda row: _format_extended_cost(row))
-
-
-def _format_turns_band(row: Row) -> str:
-    if row.extended_usd is None or not row.paid_usd:
-        return figures.NOTHING
-    low, high = row.extended_usd
-    return figures.format_change_range(low / row.paid_usd, high / row.paid_usd)
-
-
-def _format_extended_cost(row: Row) -> str:
-    if row.extended_usd is None or not row.paid_usd:
-        return figures.NOTHING
-    usd = row.extended_usd[0]
-    return f"{figures.format_usd(usd)} ({figures.format_change(usd / row.paid_usd)})"
+    return StrategyColumn(f"cost, turns\n{words}", 94, write_cost)
 
 
 def _format_break_even(row: Row) -> str:
@@ -133,13 +129,10 @@ def _format_break_even(row: Row) -> str:
 def format_controls(controls: Sequence[Control]) -> Table:
     """Return the controls of each format: runs, noise, the same filtered, floor."""
     columns = [Column("format"), Column("runs", 1), Column("noise", 4), Column("filtered", 3), Column("floor", 2)]
-    return Table(columns, [TableRow(_list_control_cells(control)) for control in controls])
-
-
-def _list_control_cells(control: Control) -> list[str]:
-    floor = figures.format_share(control.floor)
-    if control.floor is not None and control.floor_window is not None:
-        floor += f" (window {control.floor_window})"
-    noise = figures.format_share(control.noise)
-    filtered = figures.format_share(control.noise_filtered)
-    return [control.reader, figures.format_count(control.runs), noise, filtered, floor]
+    rows = []
+    for each in controls:
+        noise, filtered, floor = map(figures.format_share, (each.noise, each.noise_filtered, each.floor))
+        if each.floor is not None and each.floor_window is not None:
+            floor += f" (window {each.floor_window})"
+        rows.append(TableRow([each.reader, figures.format_count(each.runs), noise, filtered, floor]))
+    return Table(columns, rows)

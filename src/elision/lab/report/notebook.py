@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from elision.lab.replay import Replay
-from elision.lab.report.bars import draw_bars
-from elision.lab.report.charts import build_costs
+from elision.lab.report.charts import build_costs, draw_bars
 from elision.lab.report.figures import format_count, format_usd, neutralize_text
 from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import LINE, Drawing, measure_text
@@ -74,14 +73,11 @@ def _draw_replay(replay: Replay) -> str:
         ("bill", format_usd(replay.raw.usd), format_usd(replay.usd)),
         ("of it summaries", format_usd(0.0), format_usd(replay.summarizer.usd)),
     ]
-    bars = [(f"call {number}", replay.calls[number - 1].tokens) for number in _choose_calls(len(replay.calls))]
+    count = len(replay.calls)
+    # Up to ten calls, evenly spread, the last one among them.
+    chosen = sorted(range(count, 0, -max(1, -(-count // 10))))
+    bars = [(f"call {number}", replay.calls[number - 1].tokens) for number in chosen]
     return _join(str(replay), _draw_bars(bars), _build_table(("", "sending everything", "with Elision"), rows))
-
-
-def _choose_calls(count: int) -> list[int]:
-    """Return up to ten calls, evenly spread, the last one among them."""
-    step = max(1, -(-count // 10))
-    return sorted(count - step * index for index in range(10) if count > step * index)
 
 
 def _draw_bars(bars: Sequence[tuple[str, int]]) -> str:

@@ -16,10 +16,9 @@ from string import Template
 from typing import Any, Final
 
 from elision.lab.report import figures
-from elision.lab.report.bars import draw_bars
+from elision.lab.report.charts import draw_bars
 from elision.lab.report.figures import neutralize_text
 from elision.lab.report.palette import PAGE, PAPER, Ink, build_css
-from elision.lab.report.passages import fold_passage
 from elision.lab.report.report import (
     BarChart,
     Block,
@@ -37,6 +36,7 @@ from elision.lab.report.report import (
     Tiles,
     ViewEntry,
     Words,
+    fold_passage,
     join_words,
 )
 from elision.lab.report.svg import PADDING, WIDTH, Drawing
@@ -161,7 +161,11 @@ def _show_block(block: Block) -> str:
         words = "".join(f"<dt>{escape_text(word)}</dt><dd>{escape_text(text)}</dd>" for word, text, _ in block.words)
         return f'<dl class="glossary">{words}</dl>'
     if isinstance(block, Tiles):
-        return f'<dl class="tiles">{"".join(_show_tile(*tile) for tile in block.tiles)}</dl>'
+        tiles = "".join(
+            f"<div><dt>{name}</dt><dd><strong>{value}</strong><small>{more}</small></dd></div>"
+            for name, value, more in (map(escape_text, tile) for tile in block.tiles)
+        )
+        return f'<dl class="tiles">{tiles}</dl>'
     if isinstance(block, Explorer):
         return _show_explorer(block)
     if isinstance(block, Divider):
@@ -189,11 +193,6 @@ def _show_sentence(sentence: Sentence) -> str:
     return f"<p{named}><code>{words}</code></p>" if sentence.whole else f"<p{named}>{words}</p>"
 
 
-def _show_tile(name: str, value: str, more: str) -> str:
-    value, more = escape_text(value), escape_text(more)
-    return f"<div><dt>{escape_text(name)}</dt><dd><strong>{value}</strong><small>{more}</small></dd></div>"
-
-
 def _place_chart(chart: BarChart | Chart) -> str:
     """Return the chart once for each of WIDTHS, since text that is scaled down cannot be read; the style chooses."""
     drawings = []
@@ -214,10 +213,14 @@ def _draw_chart(chart: BarChart | Chart) -> Callable[[Drawing], None]:
 def _show_table(table: Table) -> str:
     """Return a table of its most needed columns; a box shows the others. On a phone a row is a card (page.css)."""
     extra = table.list_extra()
-    classes = [
-        " ".join(filter(None, ("extra" if place in extra else "", _name_side(column.side, place))))
-        for place, column in enumerate(table.columns)
-    ]
+    classes = []
+    for place, column in enumerate(table.columns):
+        side = ""
+        if column.side == "wrap":
+            side = "sentence"
+        elif column.side in ("left", "clip") and place:
+            side = "word"
+        classes.append(" ".join(filter(None, ("extra" if place in extra else "", side))))
     heads = [escape_text(column.heading) for column in table.columns]
     head = "".join(
         f'<th scope="col"{_name_class(name)}>{title}</th>' for title, name in zip(heads, classes, strict=True)
@@ -232,12 +235,6 @@ def _show_table(table: Table) -> str:
         f'<div class="table">{box}<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{more}</div>"
     )
-
-
-def _name_side(side: str, place: int) -> str:
-    if side == "wrap":
-        return "sentence"
-    return "word" if side in ("left", "clip") and place else ""
 
 
 def _name_class(name: str) -> str:
@@ -261,11 +258,14 @@ def _show_row(row: TableRow, heads: Sequence[str], classes: Sequence[str]) -> st
 
 
 def _show_explorer(explorer: Explorer) -> str:
-    keys = "".join(
-        f'<li><label><input type="checkbox"{" checked" if is_shown else ""} data-strategy="{place}">'
-        f"{_draw_line(slot, dash)}{escape_text(name)}</label></li>"
-        for place, (name, slot, dash, is_shown) in enumerate(explorer.lines)
-    )
+    keys = ""
+    for place, (name, slot, dash, is_shown) in enumerate(explorer.lines):
+        dashes = f'stroke-dasharray="{dash[0]} {dash[1]}"' if dash[1] else ""
+        line = f'<line class="c-{slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dashes}/>'
+        keys += (
+            f'<li><label><input type="checkbox"{" checked" if is_shown else ""} data-strategy="{place}">'
+            f'<svg width="22" height="8" aria-hidden="true">{line}</svg>{escape_text(name)}</label></li>'
+        )
     above, below = map(escape_text, explorer.about)
     context = (
         f'<h2>Context of each call</h2><p class="under">{above}</p>'
@@ -282,13 +282,6 @@ def _show_explorer(explorer: Explorer) -> str:
         '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div></div>'
         '<p><button type="button" id="more" hidden></button></p>'
     )
-
-
-def _draw_line(slot: str, dash: tuple[int, int]) -> str:
-    """Return a short stretch of a strategy's line."""
-    dashes = f'stroke-dasharray="{dash[0]} {dash[1]}"' if dash[1] else ""
-    line = f'<line class="c-{slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dashes}/>'
-    return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
 
 def _show_entry(entry: ViewEntry) -> str:

@@ -1,4 +1,4 @@
-"""Charts as SVG: marks, axes, keys, and labels that hide nothing.
+"""Charts as SVG: marks, axes, keys, and labels that hide nothing; and such a drawing as PNG.
 
 Texts are escaped here, whatever a recording put into them. Colours are those of an `Ink`: on a page they are CSS
 variables, which follow its light or dark scheme; in a picture they are plain colours.
@@ -12,8 +12,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import Final, TypeAlias
 
+from elision.errors import MissingExtra, OutputError
 from elision.lab.report.figures import neutralize_text, wrap_text
 from elision.lab.report.palette import Ink
 
@@ -317,3 +320,38 @@ def _format_value(value: str | float) -> str:
     if isinstance(value, str):
         return html.escape(value).replace("\n", "&#10;").replace("\t", "&#9;")
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# -- PNG: needs resvg, which draws SVG without a browser, and fonts of the system -------------------------------------
+
+
+#: Pixels of the picture per pixel of the drawing.
+SCALE: Final = 2
+
+
+def render_png(svg: str) -> bytes:
+    """Return a picture as a PNG file's bytes. Raises MissingExtra without resvg, OutputError without a font."""
+    resvg = load_resvg()
+    if not _has_fonts():
+        raise OutputError("--png: this system has no font; install one, such as fonts-dejavu-core, or write --html")
+    picture: bytes = resvg.svg_to_bytes(svg_string=svg, zoom=SCALE)
+    return picture
+
+
+def load_resvg() -> ModuleType:
+    """Return the module resvg_py. Raises MissingExtra without it."""
+    try:
+        import resvg_py
+    except ImportError:
+        raise MissingExtra("a picture (--png)", "report") from None
+    return resvg_py
+
+
+@cache
+def _has_fonts() -> bool:
+    """Whether texts are drawn: without a font resvg leaves them out and says nothing."""
+    frame = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
+    text = '<text x="2" y="16" font-family="{}" font-size="14">M</text>'
+    resvg = load_resvg()
+    blank, written = (resvg.svg_to_bytes(svg_string=frame.format(content)) for content in ("", text.format(FONT)))
+    return bool(blank != written)

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from elision.lab.dose import KNEE, is_above_knee
-from elision.lab.elongation import load_measured_turns
+from elision.lab import elongation
+from elision.lab.elongation import KNEE, is_above_knee
 from elision.lab.report import figures
 from elision.lab.report.figures import neutralize_text
 from elision.lab.report.sent_wording import describe_sent as describe_sending
-from elision.lab.report.wording import describe_openhands_turns
+from elision.lab.report.wording import describe_turn_effects
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED, Row
-from elision.lab.tuning.references import OPENHANDS
+from elision.lab.tuning.search_space import FAMILIES, NUMBERS, OPENHANDS
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import SPENDING_CAP, CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
 
 #: Points of the frontier that a table lists; JSON has all.
 LISTED: Final = 12
@@ -137,15 +134,8 @@ def describe_break_even(tuning: Tuning) -> str | None:
 
 
 def _describe_summary_effects(tuning: Tuning) -> str:
-    """Return how summaries changed the turns of real runs, against masking: the range over the measured models.
-
-    Where most runs are of OpenHands, what was measured with it.
-    """
-    if tuning.rule_of_thumb == OPENHANDS:
-        return describe_openhands_turns()
-    effects = [ratio for _, ratio in load_measured_turns().list_summary_effects()]
-    change = figures.format_change_range(min(effects), max(effects))
-    return f"Summaries changed the turns of real runs by {change}, by model."
+    """Return how summaries changed the turns of real runs: of OpenHands, where most runs are its own."""
+    return describe_turn_effects([elongation.OPENHANDS if tuning.rule_of_thumb == OPENHANDS else elongation.SWE_AGENT])
 
 
 def describe_rule_of_thumb(tuning: Tuning) -> str | None:
@@ -188,17 +178,9 @@ def describe_study(tuning: Tuning) -> str | None:
 def describe_point(text: str) -> str:
     """Return a strategy in few words: `masking 5, no gist, grep after 10`."""
     strategy = parse_strategy(text)
-    return ", ".join([_describe_numbers(strategy), *_describe_options(strategy)])
-
-
-def _describe_numbers(strategy: Strategy) -> str:
-    if isinstance(strategy, Masking):
-        return f"masking {strategy.window}"
-    if isinstance(strategy, Hybrid):
-        return f"hybrid {strategy.window}/{strategy.summarize_at}/{strategy.tail}"
-    if isinstance(strategy, Summarization):
-        return f"summarization {strategy.every}+{strategy.tail}"
-    return strategy.name
+    names = [name for name in FAMILIES.get(strategy.name, ()) if name in NUMBERS and name != "gist"]
+    numbers = "/".join(str(getattr(strategy, name)) for name in names)
+    return ", ".join([f"{strategy.name} {numbers}".strip(), *_describe_options(strategy)])
 
 
 def _describe_options(strategy: Strategy) -> list[str]:
@@ -236,7 +218,7 @@ def choose_listed(tuning: Tuning) -> list[TunedPoint]:
 def list_tool_shares(tuning: Tuning) -> list[tuple[str, str, str, str]]:
     """Return the tools that matter: name, share of the hidden tokens, facts missed, and the rule that is tried."""
     whole = sum(use.hidden_tokens for use in tuning.tools)
-    tried = {(tool.tool, tool.args): tool.longer for rules in tuning.space.rule_sets for tool in rules.tools}
+    tried = {(tool.tool, tool.args): tool.longer for tools in tuning.space.rule_sets for tool in tools}
     divided = {use.tool for use in tuning.tools if use.args != "*"}
     return [_format_tool(use, whole, tried, divided) for use in tuning.tools[:6] if whole]
 

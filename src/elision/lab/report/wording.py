@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from elision.lab.dose import KNEE, is_above_knee
-from elision.lab.elongation import OPENHANDS, SWE_AGENT, load_measured_turns
+from elision.lab.elongation import KNEE, OPENHANDS, SWE_AGENT, is_above_knee, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report import figures
 from elision.lab.report.figures import neutralize_text
@@ -15,6 +14,7 @@ from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_o
 from elision.lab.run_prices import SEVERAL
 from elision.strategies.masking import Masking
 from elision.telemetry.percent import format_signed_percent
+from elision.trajectory.composition import TokenComposition
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
@@ -159,8 +159,7 @@ def _explain_no_saving(study: Study, lowest: Row) -> str:
     if study.sent.condensed_runs:
         reasons.append("the agents condense their own history already")
     if known:
-        whole = sum(known[1:], known[0])
-        share = figures.format_share(whole.share_of_turns(whole.observations))
+        share = figures.format_share(sum(known, TokenComposition()).observation_share)
         reasons.append(f"{share} of the turns' tokens are tool results, which is what can be hidden")
     if lowest.calls < SHORT_RUN * lowest.runs:
         reasons.append(
@@ -173,7 +172,7 @@ def describe_scope(study: Study) -> str:
     """What was replayed, and how tokens were counted."""
     calls = max((row.calls for row in study.totals), default=0)
     runs = figures.format_plural(study.run_count, "run")
-    return f"{runs}, {figures.format_plural(calls, 'call')}, {describe_tokens(study)}"
+    return f"{runs}, {figures.format_plural(calls, 'call')}, {_describe_tokens(study)}"
 
 
 def describe_prices(prices: Prices) -> str:
@@ -192,7 +191,7 @@ def describe_prices(prices: Prices) -> str:
     return text
 
 
-def describe_tokens(study: Study) -> str:
+def _describe_tokens(study: Study) -> str:
     """How tokens were counted."""
     if study.counter == "estimate":
         return "tokens estimated from characters"
@@ -261,31 +260,24 @@ def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
     return min(extended, key=lambda pair: pair[1], default=None)
 
 
-def describe_openhands_turns() -> str:
-    """How masking and summaries changed the number of turns of real runs of OpenHands, against raw."""
-    measured = load_measured_turns().list_whole(OPENHANDS)
-    listed = ", ".join(
-        f"{figures.format_change_range(each.factor, each.factor)} "
-        + (f"masking with window={each.window}" if each.strategy == Masking.name else each.strategy)
-        for each in measured
-    )
-    return (
-        f"Turns of real runs of OpenHands, against everything sent: {listed} "
-        f"({measured[0].model}, {measured[0].instances} tasks)."
-    )
-
-
-def _describe_summary_effects(study: Study) -> str:
-    """How summaries changed the turns of real runs of the recordings' scaffolds: with SWE-agent by model."""
-    sentences = {SWE_AGENT: _describe_swe_agent_turns, OPENHANDS: describe_openhands_turns}
-    return " ".join(sentences[each]() for each in study.turns.scaffolds)
-
-
-def _describe_swe_agent_turns() -> str:
-    effects = load_measured_turns().list_summary_effects()
-    changes = [(format_signed_percent(factor - 1), model) for model, factor in effects]
-    listed = ", ".join(f"{change} {model}" for change, model in changes)
-    return f"Turns of real runs with summaries, against masking: {listed}."
+def describe_turn_effects(scaffolds: Iterable[str]) -> str:
+    """How masking and summaries changed the turns of real runs: with SWE-agent, of summaries by model."""
+    sentences = []
+    for scaffold in scaffolds:
+        if scaffold == OPENHANDS:
+            measured = load_measured_turns().list_whole(OPENHANDS)
+            listed = ", ".join(
+                f"{figures.format_change(each.factor)} "
+                + (f"masking with window={each.window}" if each.strategy == Masking.name else each.strategy)
+                for each in measured
+            )
+            source = f"({measured[0].model}, {measured[0].instances} tasks)"
+            sentences.append(f"Turns of real runs of OpenHands, against everything sent: {listed} {source}.")
+        else:
+            effects = load_measured_turns().list_summary_effects()
+            listed = ", ".join(f"{format_signed_percent(factor - 1)} {model}" for model, factor in effects)
+            sentences.append(f"Turns of real runs with summaries, against masking: {listed}.")
+    return " ".join(sentences)
 
 
 def describe_composition(study: Study) -> str | None:
@@ -293,9 +285,9 @@ def describe_composition(study: Study) -> str | None:
     known = [each for each in study.compositions if each.turn_tokens]
     if not known:
         return None
-    whole = sum(known[1:], known[0])
+    whole = sum(known, TokenComposition())
     shares = ", ".join(
-        f"{figures.format_share(whole.share_of_turns(tokens))} {what}"
+        f"{figures.format_share(tokens / whole.turn_tokens)} {what}"
         for what, tokens in (
             ("tool results", whole.observations),
             ("reasoning and text", whole.reasoning),
@@ -307,8 +299,7 @@ def describe_composition(study: Study) -> str | None:
     if len(known) == 1:
         return f"Of the turns' tokens: {shares}."
     results = ", ".join(
-        f"{neutralize_text(each.reader)} {figures.format_share(each.share_of_turns(each.observations))}"
-        for each in known
+        f"{neutralize_text(each.reader)} {figures.format_share(each.observation_share)}" for each in known
     )
     return f"Of the turns' tokens: {shares}. Tool results by format: {results}."
 
@@ -340,11 +331,11 @@ def list_notes(study: Study) -> list[str]:
     if (warning := warn_of_misses(study)) is not None:
         listed.append(warning)
     if study.summarizer is not None:
-        listed.append(_describe_summary_effects(study))
+        listed.append(describe_turn_effects(study.turns.scaffolds))
     elif any(row.summaries for row in study.totals):
         listed.append(
             "No model writes the summaries; they are priced like a real summary call."
-            f" {_describe_summary_effects(study)}"
+            f" {describe_turn_effects(study.turns.scaffolds)}"
         )
     if study.look_back and any(row.hindsight_usd is not None for row in study.rows):
         listed.append(
@@ -384,11 +375,6 @@ def rank_runs(study: Study, strategy: str) -> list[Row]:
     return sorted(rows, key=lambda row: (-round(row.to_recorded or 0.0, 6), row.file, row.trajectory))
 
 
-def has_controls(study: Study) -> bool:
-    """Whether any format has a control with something in it."""
-    return any(control.noise is not None or control.floor is not None for control in study.controls)
-
-
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
@@ -396,8 +382,10 @@ def explain_missing_hindsight(study: Study) -> str | None:
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     if study.summarizer is not None:
-        return "– under × hindsight: it is not computed if a model writes summaries, because their length "
-        "is unknown before; nor for {_WITHOUT_HINDSIGHT}."
+        return (
+            "– under × hindsight: it is not computed if a model writes summaries, because their length is unknown "
+            f"before; nor for {_WITHOUT_HINDSIGHT}."
+        )
     return f"– under × hindsight: none is computed for {_WITHOUT_HINDSIGHT}; then the sum has none."
 
 
@@ -407,19 +395,9 @@ _WITHOUT_HINDSIGHT = (
 )
 
 
-def select_words(study: Study) -> list[tuple[str, str]]:
-    """Return the words of the tables with their meanings: those that apply to this study."""
-    absent = set()
-    if not any(row.evidence_items for row in study.totals):
-        absent |= {FACTS, MISSING}
-    if not any(row.repeats for row in study.totals):
-        absent.add(REPEATED)
-    known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
-    if not known or not study.hindsight:
-        absent.add(HINDSIGHT)
-    if not any(describe_break_even(row) for row in study.totals):
-        absent.add(BREAK_EVEN)
-    return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
+def select_words(study: Study) -> list[tuple[str, str, str]]:
+    """Return word, meaning and column of the words that apply to this study."""
+    return [entry[:3] for entry in GLOSSARY if entry[3](study)]
 
 
 def describe_hindsight_mark(study: Study) -> str:
@@ -429,34 +407,50 @@ def describe_hindsight_mark(study: Study) -> str:
     return " Upright mark: the cheapest schedule of the same strategy, in hindsight."
 
 
+def _has_facts(study: Study) -> bool:
+    return any(row.evidence_items for row in study.totals)
+
+
+def _has_hindsight(study: Study) -> bool:
+    return study.hindsight and any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
+
+
 BREAK_EVEN = "break-even: extra turns"
-FACTS = "facts still visible"
-MISSING = "turn missing a fact"
-REWRITE = "cache rewrite"
-REPEATED = "repeated call"
-HINDSIGHT = "hindsight"
 
-#: Word -> the heading of the column that it explains.
-COLUMN_OF = {
-    BREAK_EVEN: BREAK_EVEN,
-    REWRITE: "cache rewrites",
-    FACTS: FACTS,
-    MISSING: "turns missing a fact",
-    HINDSIGHT: "× hindsight",
-    REPEATED: "repeated calls",
-}
-
-GLOSSARY: tuple[tuple[str, str], ...] = (
-    (BREAK_EVEN, "this many more turns, at the cost of the last ones, would cost what was saved"),
-    (REWRITE, "a call that changes an earlier part of the prompt; the cache after that part is paid for again"),
+#: Word, meaning, the heading of the column that it explains, and whether a study has any of it.
+GLOSSARY: tuple[tuple[str, str, str, Callable[[Study], bool]], ...] = (
     (
-        FACTS,
+        BREAK_EVEN,
+        "this many more turns, at the cost of the last ones, would cost what was saved",
+        BREAK_EVEN,
+        lambda study: any(describe_break_even(row) for row in study.totals),
+    ),
+    (
+        "cache rewrite",
+        "a call that changes an earlier part of the prompt; the cache after that part is paid for again",
+        "cache rewrites",
+        lambda study: True,
+    ),
+    (
+        "facts still visible",
         "of the names, paths and numbers that the agent used from earlier tool results, the share that its context"
         " still showed",
+        "facts still visible",
+        _has_facts,
     ),
-    (MISSING, "a turn that used a fact which was hidden by then"),
-    (HINDSIGHT, "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live"),
-    (REPEATED, "a call made before with the same arguments; counted if its earlier result was hidden by then"),
+    ("turn missing a fact", "a turn that used a fact which was hidden by then", "turns missing a fact", _has_facts),
+    (
+        "hindsight",
+        "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live",
+        "× hindsight",
+        _has_hindsight,
+    ),
+    (
+        "repeated call",
+        "a call made before with the same arguments; counted if its earlier result was hidden by then",
+        "repeated calls",
+        lambda study: any(row.repeats for row in study.totals),
+    ),
 )
 
 CONTROLS = (
