@@ -312,7 +312,13 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         return None
     sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
-    billings = _open_billings(sent)
+    #: Model -> how it is billed, on the day of its first call.
+    billings: dict[str, Billing] = {}
+    writes = {request.model for request in sent if request.usage.cache_write}
+    for request in sent:
+        if request.model not in billings:
+            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
+            billings[request.model] = open_billing(request.model, day, writes=request.model in writes)
     books = _CalibrationLedger(
         billings,
         warm=sent[0].usage.cache_read if sent[0].call == 1 else 0,
@@ -329,17 +335,6 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         stated=all(request.usage.usd is not None for request in sent),
         calls=tuple(books.add_call(request, outputs[request.call]) for request in sent),
     )
-
-
-def _open_billings(sent: Iterable[RecordedRequest]) -> dict[str, Billing]:
-    """Model -> how it is billed, on the day of its first call."""
-    found: dict[str, Billing] = {}
-    writes = {request.model for request in sent if request.usage.cache_write}
-    for request in sent:
-        if request.model not in found:
-            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
-            found[request.model] = open_billing(request.model, day, writes=request.model in writes)
-    return found
 
 
 def open_billing(model: str, on: date | None, *, writes: bool) -> Billing:

@@ -95,7 +95,11 @@ def _build_sections(study: OutcomeStudy) -> Iterator[Section]:
         yield Section(f"The same on the {count} that all strategies have", [_build_table(COLUMNS, shared)])
     if study.differences:
         pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
-        yield Section(describe_pairs(study), [_build_table(DIFFERENCES, pairs)])
+        first = study.differences[0]
+        basis = ", cost as recorded" if any(each.basis == RECORDED for each in study.differences) else ""
+        instances = format_plural(first.instances, "instance")
+        title = f"Differences from {neutralize_text(first.baseline)}, on the same {instances}{basis}"
+        yield Section(title, [_build_table(DIFFERENCES, pairs)])
     yield Section("Notes", list(map(Sentence, list_notes(study))))
 
 
@@ -166,14 +170,6 @@ def _describe_unbilled(rows: Sequence[StrategyOutcome]) -> str:
 
 def _describe_solved(row: StrategyOutcome) -> str:
     return f"{format_count(row.solved)} of {format_count(len(row.joined))} ({format_share(row.rate)})"
-
-
-def describe_pairs(study: OutcomeStudy) -> str:
-    """Return the heading of the differences."""
-    first = study.differences[0]
-    instances = format_plural(first.instances, "instance")
-    basis = ", cost as recorded" if any(each.basis == RECORDED for each in study.differences) else ""
-    return f"Differences from {neutralize_text(first.baseline)}, on the same {instances}{basis}"
 
 
 def format_cells(row: StrategyOutcome) -> list[str]:

@@ -21,6 +21,7 @@ import msgspec
 
 from elision.errors import PriceError
 from elision.providers.provider_table import find_provider
+from elision.trajectory.composition import measure_head
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices
@@ -43,7 +44,11 @@ class RecordedSizer(Sizer):
         self._run = run
         self._lengths = dict(_list_lengths(run, sizer.take_output()))
         self._first_prompt = next((turn.usage.prompt for turn in run.turns[:1] if turn.usage is not None), 0)
-        self.cuts = find_cuts(run, self._count_turn, self._count_head)
+        self.cuts = find_cuts(
+            run,
+            lambda turn: self.count_assistant(turn) + count_read(turn, self),
+            lambda: measure_head(run.head, self).head,
+        )
         self._lengths |= {id(cut.words): cut.tokens for cut in self.cuts.cuts if cut.tokens is not None}
 
     def take_output(self) -> Sizer:
@@ -55,13 +60,6 @@ class RecordedSizer(Sizer):
         if not self._first_prompt:
             return counted
         return max(0, min(counted, self._first_prompt - sum(map(self.count_message, head.messages))))
-
-    def _count_head(self) -> int:
-        head = self._run.head
-        return self.count_tools(head) + sum(map(self.count_message, head.messages)) + head.hidden_tokens
-
-    def _count_turn(self, turn: Turn) -> int:
-        return self.count_assistant(turn) + count_read(turn, self)
 
     def count_observation(self, observation: Observation) -> int:
         known = self._lengths.get(id(observation))

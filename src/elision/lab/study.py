@@ -16,9 +16,7 @@ from elision.errors import BudgetError
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
-    SummarizerReport,
     SummarizerUse,
-    add_up_use,
     has_summaries,
     make_report,
     measure_use,
@@ -86,27 +84,27 @@ def run_study(
     except KeyboardInterrupt:
         finished = False
     results = [done[place] for place in sorted(done)]
-    listed = [outcome for result in results for outcome in result.outcomes]
+    listed = [each for result in results for each in result.rows]
     recommended = parse_strategy(RECOMMENDED)
     sent = sum((result.sent for result in results), SentSummary())
+    if not sent.condensed_runs:
+        listed = [(row, series) for row, series in listed if not is_on_top(row.strategy)]
     return Study(
         prices=settings.prices or sum_up_prices(list_model_uses(runs)),
         counter=settings.tokens,
         strategies=list_labels(settings, sent),
-        rows=tuple(outcome.row for outcome in listed if sent.condensed_runs or not is_on_top(outcome.row.strategy)),
+        rows=tuple(row for row, _ in listed),
         controls=measure_controls(runs, known, common, settings if finished else None),
         problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
-        series={
-            (out.row.file, out.row.trajectory, out.row.strategy): out.series
-            for out in listed
-            if sent.condensed_runs or not is_on_top(out.row.strategy)
-        },
+        series={(row.file, row.trajectory, row.strategy): series for row, series in listed},
         finished=finished,
         hindsight=settings.hindsight,
         recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
         turns=settings.assume_turns(run.format for run in runs),
         compositions=sum_compositions(result.composition for result in results),
-        summarizer=_report_summarizer(settings, asked_at, results),
+        summarizer=make_report(settings.summarizer, asked_at, [use for result in results for use in result.uses])
+        if settings.summarizer
+        else None,
         sent=sent,
         look_back=any(settings.find_prices(run).cache.look_back for run in runs),
     )
@@ -119,33 +117,18 @@ def list_labels(settings: StudySettings, sent: SentSummary) -> tuple[str, ...]:
     return (*happened, *(candidate.label for candidate in settings.candidates), *tops)
 
 
-def _report_summarizer(
-    settings: StudySettings, prices: Prices | None, results: Sequence[RunOutcome]
-) -> SummarizerReport | None:
-    if settings.summarizer is None:
-        return None
-    use = add_up_use(result.use for result in results)
-    return make_report(settings.summarizer, prices, use)
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateOutcome:
-    """One run under one candidate: its figures, and call by call."""
-
-    row: Row
-    series: Series
-
-
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """One run under every candidate. use: what a model was asked for it, also where the run was left out.
+    """One run under every candidate.
+
+    rows: of each its figures, and call by call. uses: what a model was asked for it, also where the run was left out.
 
     composition: what its tokens are; None where the run was left out. sent: how it was sent.
     """
 
-    outcomes: list[CandidateOutcome]
+    rows: Sequence[tuple[Row, Series]]
     problems: list[Problem]
-    use: SummarizerUse = field(default_factory=SummarizerUse)
+    uses: Sequence[SummarizerUse] = ()
     composition: Composition | None = None
     sent: SentSummary = field(default_factory=SentSummary)
 
@@ -232,8 +215,8 @@ def replay_candidates(
     sent_strategy = choose_sent_strategy(run) if as_sent is None else None
     as_sent = as_sent or replay_as_sent(run, prices, counting, known, common)
     plans: dict[Strategy, CheapestPlan | None] = {}
-    outcomes = [CandidateOutcome(row, series) for row, series in as_sent.rows]
-    tops: list[CandidateOutcome] = []
+    rows = list(as_sent.rows)
+    tops: list[tuple[Row, Series]] = []
     problems: list[Problem] = []
     turns = settings.assume_turns([run.format])
     uses: list[SummarizerUse] = []
@@ -253,39 +236,23 @@ def replay_candidates(
                 strategy = replace(strategy, schedule=CacheAwareSchedule())
             else:
                 strategy = best.apply_to(strategy)
+        replay = partial(
+            replay_run, run, strategy, prices, counting, known=known, summarizer=summarizer, sent=as_sent.sent
+        )
         try:
             if strategy == sent_strategy and not as_sent.sent.cuts:
                 # What happened is what this strategy does.
                 result = as_sent.replay
             else:
-                result = replay_run(
-                    run,
-                    strategy,
-                    prices,
-                    counting,
-                    known=known,
-                    tally=EvidenceTally(common=common),
-                    watch=step.watch_second_half(len(run.turns)),
-                    summarizer=summarizer,
-                    sent=as_sent.sent,
-                )
+                watch = step.watch_second_half(len(run.turns))
+                result = replay(tally=EvidenceTally(common=common), watch=watch)
             on_top = None
             if as_sent.sent.cuts and candidate.label in tops_of:
-                on_top = replay_run(
-                    run,
-                    strategy,
-                    prices,
-                    counting,
-                    known=known,
-                    tally=EvidenceTally(common=common),
-                    summarizer=summarizer,
-                    sent=as_sent.sent,
-                    is_cut=True,
-                )
+                on_top = replay(tally=EvidenceTally(common=common), is_cut=True)
                 on_top.summarizer += as_sent.condensing
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
-            return RunOutcome([], [left_out], add_up_use(uses))
+            return RunOutcome([], [left_out], uses)
         if summarizer is not None:
             uses.append(measure_use(summarizer, result.failed_summaries))
         row = build_row(run, candidate.label, result, turns.factors.get(candidate.label), as_sent.usd)
@@ -293,13 +260,13 @@ def replay_candidates(
             label = f"{candidate.label}, {ON_TOP}"
             added = row if on_top is None else build_row(run, label, on_top, None, as_sent.usd)
             added = replace(added, strategy=label, hindsight_usd=None, extended_usd=None)
-            tops.append(CandidateOutcome(added, build_series(on_top or result)))
+            tops.append((added, build_series(on_top or result)))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
-        outcomes.append(CandidateOutcome(row, build_series(result)))
+        rows.append((row, build_series(result)))
     # Here, and not with the study: this process has counted the texts already.
     composition = measure_run(run, counting)
-    return RunOutcome([*outcomes, *tops], problems, add_up_use(uses), composition, as_sent.summary)
+    return RunOutcome([*rows, *tops], problems, uses, composition, as_sent.summary)
 
 
 def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
@@ -363,35 +330,20 @@ def measure_controls(
     result = []
     for name, places in sorted(group_by_format(runs).items()):
         own = [known[place] for place in places]
-        floor, window = None, None
-        if settings:
-            floor, window = _measure_floor([runs[place] for place in places], own, settings)
+        tallies = [replay_floor(runs[place], known[place], settings) for place in places] if settings else []
+        floors = [tally for tally in tallies if tally is not None]
+        windows = [window for place in places if (window := runs[place].recorded_window)]
         result.append(
             Control(
                 reader=name,
                 runs=len(places),
                 noise=_mean_of(measure_noise(own, [frozenset()] * len(own))),
                 noise_filtered=_mean_of(measure_noise(own, [common[place] for place in places])),
-                floor=floor,
-                floor_window=window,
+                floor=divide_or_none(sum(each.found for each in floors), sum(each.items for each in floors)),
+                floor_window=min(windows) if floors else None,
             )
         )
     return tuple(result)
-
-
-def _measure_floor(
-    runs: Sequence[Trajectory], known: Sequence[Evidence], settings: StudySettings
-) -> tuple[float | None, int | None]:
-    """Evidence recall of plain masking at the window under which runs were recorded: what it calls lost, was."""
-    items = found = 0
-    windows = set()
-    for run, own in zip(runs, known, strict=True):
-        tally = replay_floor(run, own, settings)
-        if tally is not None:
-            windows.add(run.recorded_window)
-            items += tally.items
-            found += tally.found
-    return divide_or_none(found, items), min(filter(None, windows), default=None)
 
 
 def replay_floor(run: Trajectory, known: Evidence, settings: StudySettings) -> EvidenceTally | None:

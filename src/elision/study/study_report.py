@@ -38,7 +38,7 @@ from elision.lab.run_prices import ModelUse, sum_up_prices
 from elision.lab.study import list_labels
 from elision.lab.study_settings import RECOMMENDED, StudySettings
 from elision.strategies.spec import parse_strategy
-from elision.study.row_schema import COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
+from elision.study.row_schema import BILL, COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
 from elision.study.study_tables import (
     ALL_OR_NONE,
     GROUPS,
@@ -121,7 +121,7 @@ def _add_worst_runs(tables: StudyTables, study: Study, label: str) -> Study:
 
 
 def _sum_totals(tables: StudyTables, labels: Sequence[str]) -> tuple[Row, ...]:
-    bills = [name for name, _, _ in COLUMNS if name.startswith("summary_") or name in _BILL_COLUMNS]
+    bills = [name for name, _, _ in COLUMNS if name.startswith("summary_") or name in (*BILL, "prompt_usd")]
     summed = [name for name in SAME if name not in ("late_usd", *LARGEST, *ALL_OR_NONE)]
     parts = [f"sum({name}) as {name}" for name in (*summed, *bills)]
     parts += [f"max({name}) as {name}" for name in LARGEST]
@@ -132,9 +132,6 @@ def _sum_totals(tables: StudyTables, labels: Sequence[str]) -> tuple[Row, ...]:
     )
     rows = {row["strategy"]: decode_row(row) for row in found}
     return tuple(rows[label] for label in labels if label in rows)
-
-
-_BILL_COLUMNS: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output", "prompt_usd")
 
 
 def _sum_sent(tables: StudyTables) -> tuple[SentSummary, list[str]]:

@@ -252,7 +252,9 @@ def describe_far_points(tuning: Tuning) -> list[str]:
 def draw_frontier(tuning: Tuning, drawing: Drawing) -> None:
     """Draw cost against facts still visible."""
     ink = drawing.ink
-    labels = _label_points(tuning)
+    #: By strategy text, the labels of the references and of the recommended point.
+    labels = {point.text: ", ".join(point.names) for point in tuning.references}
+    labels[tuning.recommended] = f"recommended: {tuning_wording.describe_point(tuning.recommended)}"
     shown = [point for point in tuning.points if _is_shown(point.fit)]
     named = [point for point in shown if point.text in labels or point.on_frontier]
     rest = [point for point in shown if point not in named]
@@ -311,14 +313,6 @@ def _get_figures(row: Row) -> tuple[float, float]:
 def _find_family(point: TunedPoint) -> str:
     name = parse_strategy(point.text).name
     return name if name in LOOKS else "masking"
-
-
-def _label_points(tuning: Tuning) -> dict[str, str]:
-    """Return, by strategy text, the labels of the references and of the recommended point."""
-    labels = {point.text: ", ".join(point.names) for point in tuning.references}
-    best = tuning.recommended
-    labels[best] = f"recommended: {tuning_wording.describe_point(best)}"
-    return labels
 
 
 def _find_upper_edge(points: Sequence[TunedPoint]) -> list[TunedPoint]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from elision.lab import elongation
@@ -13,7 +13,6 @@ from elision.lab.report.sent_wording import describe_sent as describe_sending
 from elision.lab.report.wording import describe_turn_effects
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED, Row
 from elision.lab.tuning.search_space import FAMILIES, NUMBERS, OPENHANDS
-from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
 from elision.strategies.schedules import SPENDING_CAP, CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
@@ -220,19 +219,15 @@ def list_tool_shares(tuning: Tuning) -> list[tuple[str, str, str, str]]:
     whole = sum(use.hidden_tokens for use in tuning.tools)
     tried = {(tool.tool, tool.args): tool.longer for tools in tuning.space.rule_sets for tool in tools}
     divided = {use.tool for use in tuning.tools if use.args != "*"}
-    return [_format_tool(use, whole, tried, divided) for use in tuning.tools[:6] if whole]
-
-
-def _format_tool(
-    use: ToolUse, whole: int, tried: Mapping[tuple[str, str], bool], divided: Collection[str]
-) -> tuple[str, str, str, str]:
-    share = figures.format_share(use.hidden_tokens / whole)
-    longer = tried.get((use.tool, use.args))
     rules = {None: figures.NOTHING, True: "twice the window", False: "half the window"}
-    name = describe_tool(use.tool, use.args)
-    if use.args == "*" and use.tool in divided:
-        name = f"{name}: others"
-    return name, share, figures.format_count(use.missed), rules[longer]
+    listed = []
+    for use in tuning.tools[:6] if whole else ():
+        name = describe_tool(use.tool, use.args)
+        if use.args == "*" and use.tool in divided:
+            name = f"{name}: others"
+        share = figures.format_share(use.hidden_tokens / whole)
+        listed.append((name, share, figures.format_count(use.missed), rules[tried.get((use.tool, use.args))]))
+    return listed
 
 
 def list_notes(tuning: Tuning) -> list[str]:

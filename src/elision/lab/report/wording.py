@@ -466,14 +466,12 @@ def summarize_problems(problems: Sequence[Problem]) -> tuple[list[str], int]:
     groups: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         groups[problem.reason].append(problem)
-    listed = list(groups.values())[:LISTED]
-    return [_describe_problem(group) for group in listed], len(problems) - sum(map(len, listed))
-
-
-def _describe_problem(group: list[Problem]) -> str:
-    first = neutralize_text(str(group[0]))
-    if len(first) > 300:
-        first = first[:299] + "…"
-    if len(group) == 1:
-        return first
-    return f"{first} ({figures.format_count(len(group))} times)"
+    lines = []
+    for group in list(groups.values())[:LISTED]:
+        line = neutralize_text(str(group[0]))
+        if len(line) > 300:
+            line = line[:299] + "…"
+        if len(group) > 1:
+            line += f" ({figures.format_count(len(group))} times)"
+        lines.append(line)
+    return lines, len(problems) - sum(map(len, list(groups.values())[:LISTED]))

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,11 +35,10 @@ FORMAT: Final = "elision.tune-study/1"
 #: Fields of a row that depend on the other runs of a corpus, or on where the run lies: they are not kept.
 _NOT_KEPT: Final = frozenset(
     (
-        *("file", "trajectory", "reader", "strategy", "bill", "summarizer", "hindsight_usd", "extended_usd"),
+        *("file", "trajectory", "reader", "strategy", "hindsight_usd", "extended_usd"),
         *("evidence_items_filtered", "evidence_found_filtered", "regret_turns_filtered"),
     )
 )
-_KEPT: Final = tuple(item.name for item in fields(Row) if item.name not in _NOT_KEPT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,19 +183,17 @@ def _name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def _encode_evaluation(evaluation: Evaluation) -> dict[str, Any]:
-    row = evaluation.row
-    if row is None:
+    if evaluation.row is None:
         return {"problem": evaluation.problem}
-    bills = {"bill": asdict(row.bill), "summarizer": asdict(row.summarizer)}
-    return {"row": {name: getattr(row, name) for name in _KEPT} | bills}
+    return {"row": {name: value for name, value in asdict(evaluation.row).items() if name not in _NOT_KEPT}}
 
 
 def _decode_evaluation(line: Mapping[str, Any]) -> Evaluation:
     values = line.get("row")
     if values is None:
         return Evaluation(row=None, problem=str(line.get("problem", "")))
-    figures = {name: values[name] for name in _KEPT}
-    return Evaluation(row=Row(**figures, bill=Bill(**values["bill"]), summarizer=Bill(**values["summarizer"])))
+    bills = {name: Bill(**values[name]) for name in ("bill", "summarizer")}
+    return Evaluation(row=Row(**values | bills))
 
 
 # -- replays: each run under each strategy once -----------------------------------------------------------------------
@@ -222,9 +219,9 @@ class PreparedRuns:
             lambda share: None,  # Progress within a run is too fine to show here.
             self.sent[place],
         )
-        for outcome in result.outcomes:
-            if outcome.row.strategy == candidate.label:
-                return Evaluation(row=outcome.row)
+        for row, _ in result.rows:
+            if row.strategy == candidate.label:
+                return Evaluation(row=row)
         return Evaluation(row=None, problem="; ".join(problem.reason for problem in result.problems))
 
 

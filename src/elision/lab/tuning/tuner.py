@@ -250,20 +250,13 @@ class _TuningWork:
 
     def _list_points(self) -> list[TunedPoint]:
         """Return what is evaluated on the whole fit part: references first, the others by their cost."""
-        rows: dict[Strategy, Row | None] = {
-            strategy: self.evaluator.sum_runs(strategy, self.fit) for strategy in self.references
-        }
-        rows |= {strategy: self.evaluator.sum_runs(strategy, self.fit) for strategy in self._list_searched()}
-        points = [
-            TunedPoint(
-                text=describe_strategy(strategy),
-                fit=row,
-                judge=self.evaluator.sum_runs(strategy, self.judge),
-                names=self.references.get(strategy, ()),
-            )
-            for strategy, row in rows.items()
-            if row is not None
-        ]
+        points = []
+        for strategy in dict.fromkeys([*self.references, *self._list_searched()]):
+            fit = self.evaluator.sum_runs(strategy, self.fit)
+            if fit is not None:
+                judge = self.evaluator.sum_runs(strategy, self.judge)
+                names = self.references.get(strategy, ())
+                points.append(TunedPoint(text=describe_strategy(strategy), fit=fit, judge=judge, names=names))
         eligible = [point for point in points if self._is_eligible(point)]
         best = dict(
             zip((point.text for point in eligible), find_frontier([each.fit for each in eligible]), strict=True)
@@ -403,7 +396,9 @@ def search_by_sampling(
         directions=["minimize", "maximize", "minimize"],
         sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_POINTS),
     )
-    _enqueue_points(study, space, first)
+    for family, choice in space.iterate_choices():
+        if space.make_strategy(family, choice) in first:
+            study.enqueue_trial({"family": family} | {f"{family}.{name}": place for name, place in choice.items()})
     seen: set[Strategy] = set()
     for _ in range(0, MOST_ASKED * trials, BATCH):
         batch = [_propose_point(study, space) for _ in range(BATCH)]
@@ -413,7 +408,11 @@ def search_by_sampling(
         asked = list(dict.fromkeys(strategy for _, strategy in batch if strategy is not None and strategy in seen))
         rows = dict(zip(asked, evaluate(asked), strict=True))
         for trial, strategy in batch:
-            _report_result(optuna, study, trial, None if strategy is None else rows.get(strategy))
+            row = None if strategy is None else rows.get(strategy)
+            if row is None:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.missing_turns])
         if len(seen) >= trials:
             return
 
@@ -426,13 +425,6 @@ def load_optuna() -> Any:
         raise MissingExtra("a search of a space larger than --trials", "tune") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
-
-
-def _enqueue_points(study: Any, space: SearchSpace, first: Sequence[Strategy]) -> None:
-    wanted = set(first)
-    for family, choice in space.iterate_choices():
-        if space.make_strategy(family, choice) in wanted:
-            study.enqueue_trial({"family": family} | {f"{family}.{name}": place for name, place in choice.items()})
 
 
 def _propose_point(study: Any, space: SearchSpace) -> tuple[Any, Strategy | None]:
@@ -448,10 +440,3 @@ def _propose_point(study: Any, space: SearchSpace) -> tuple[Any, Strategy | None
             choice[name] = trial.suggest_categorical(f"{family}.{name}", list(range(count)))
     assert set(choice) == set(FAMILIES[family])
     return trial, space.make_strategy(family, choice)
-
-
-def _report_result(optuna: Any, study: Any, trial: Any, row: Row | None) -> None:
-    if row is None:
-        study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return
-    study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.missing_turns])
