@@ -163,18 +163,12 @@ def assume_turns(
                 f"--elongation {name}: no strategy of that name is compared with raw; there are: "
                 f"{'; '.join(sorted(known)) or 'none'}"
             )
-    factors = {
-        label: given.get(label, given.get(kind)) for label, kind in kinds.items() if label in given or kind in given
-    }
-    return TurnAssumption(
-        mode="given",
-        factors={
-            label: TurnFactor(low=factor, high=factor, basis="given")
-            for label, factor in factors.items()
-            if factor is not None
-        },
-        scaffolds=scaffolds,
-    )
+    factors = {}
+    for label, kind in kinds.items():
+        factor = given.get(label, given.get(kind))
+        if factor is not None:
+            factors[label] = TurnFactor(low=factor, high=factor, basis="given")
+    return TurnAssumption(mode="given", factors=factors, scaffolds=scaffolds)
 
 
 def _assume_measured(mode: Mode, strategies: Mapping[str, Strategy], scaffolds: tuple[str, ...]) -> TurnAssumption:

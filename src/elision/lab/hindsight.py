@@ -142,6 +142,8 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         cache.add_call(newest.raw_view, now, read, finding, is_for_an_hour=reported)
     found = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
+    limits = strategy.keep_user_tokens, strategy.summary_max_tokens
+    places = [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found]
     return RunFigures(
         prices=prices,
         limit=strategy.summary_max_tokens,
@@ -155,12 +157,7 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         warm=np.array(warm),
         most=np.array(cache.most),
         start=np.array([0] + [state.count_raw_tokens_before(turn) for turn in turns]),
-        said=np.array(
-            [
-                limit_user_words(said, strategy.keep_user_tokens, strategy.summary_max_tokens)
-                for said in policy.user_tokens
-            ]
-        ),
+        said=np.array([limit_user_words(said, *limits) for said in policy.user_tokens]),
         quoted=np.array([policy.count_quoted_tokens(turn) for turn in range(len(turns))])
         if policy.candidates.protected
         else np.zeros(len(turns), int),
@@ -168,7 +165,5 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         turn=np.array([item.key[0] for item in found], dtype=int),
         saves=np.array([item.saved_tokens for item in found], dtype=int),
         size=np.array([state.find_segment(item.key).tokens for item in found], dtype=int),
-        place=np.array(
-            [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found], dtype=int
-        ),
+        place=np.array(places, dtype=int),
     )

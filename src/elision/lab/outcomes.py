@@ -16,7 +16,7 @@ import msgspec
 
 from elision.errors import FormatError
 from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_share
-from elision.lab.ratios import divide_or_none
+from elision.lab.ratios import divide_or_none, sum_or_none
 from elision.lab.results import BILLED, RECORDED, SentSummary
 
 #: Instances that an error names.
@@ -131,8 +131,8 @@ class StrategyOutcome:
     @property
     def mean_recorded_usd(self) -> float | None:
         """Return the mean cost as recorded, in USD; None unless all runs are recordings."""
-        costs = [each.recorded_usd for each in self.joined]
-        return None if None in costs else fmean(usd for usd in costs if usd is not None)
+        usd = sum_or_none(each.recorded_usd for each in self.joined)
+        return None if usd is None else usd / len(self.joined)
 
     @property
     def sending(self) -> SentSummary:

@@ -32,7 +32,7 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
-from elision.lab.report.svg import Axis, Drawing, Plot, find_ends, write_share_tick, write_usd_tick
+from elision.lab.report.svg import Drawing, plot_shares, write_usd_tick
 from elision.lab.results import RECORDED, SentSummary
 from elision.telemetry.percent import MINUS
 
@@ -299,14 +299,13 @@ def _draw_points(rows: Sequence[StrategyOutcome], drawing: Drawing) -> None:
     drawing.add_key(
         (looks[row.strategy].shape, ink.slots[looks[row.strategy].slot], names[row.strategy]) for row, _, _ in known
     )
-    left, right = find_ends(end for _, _, cost in known for end in (cost.low, cost.high))
-    low, high = find_ends(end for row, _, _ in known for end in (row.rate_interval.low, row.rate_interval.high))
-    plot = Plot(
-        drawing,
-        Axis(title="mean cost of a run as billed, USD", low=max(0.0, left), high=right, write=write_usd_tick),
-        Axis(title="instances solved", low=low, high=high, write=write_share_tick, most=1.0),
-        _HEIGHT,
-    )
+    corners = [
+        (usd, share)
+        for row, _, cost in known
+        for usd, share in ((cost.low, row.rate_interval.low), (cost.high, row.rate_interval.high))
+    ]
+    titles = "mean cost of a run as billed, USD", "instances solved"
+    plot = plot_shares(drawing, corners, titles, write_usd_tick, _HEIGHT)
     for row, usd, cost in known:
         x, y = plot.place((usd, row.rate))
         colour = ink.slots[looks[row.strategy].slot]

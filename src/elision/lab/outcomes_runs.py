@@ -19,6 +19,7 @@ from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, 
 from elision.formats.registry import read_runs
 from elision.formats.source import read_documents
 from elision.lab.outcomes import CostSource, InstanceRun
+from elision.lab.ratios import sum_or_none
 from elision.lab.results import SentSummary
 from elision.lab.run_prices import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
@@ -248,51 +249,48 @@ def _join_asked(head: Head) -> str:
 
 def _cost_trajectory(run: Trajectory, prices: Prices | None) -> tuple[float | None, CostSource, int]:
     """Return a recording's cost in USD, where it is from, and the number of calls without usage."""
-    usages = [turn.usage for turn in run.turns]
-    silent = sum(usage is None for usage in usages)
     if prices is None and run.usd is not None:
         return run.usd, "stated", 0
-    if silent == len(usages):
+    reported = [(turn.usage, turn.model or run.model) for turn in run.turns if turn.usage is not None]
+    usd = _sum_costs(reported, prices)
+    if not reported or usd is None:
         return None, "unknown", 0
-    costs = []
-    for turn in run.turns:
-        if turn.usage is None:
-            continue
-        usd = _cost_usage(turn.usage, turn.model or run.model, prices)
-        if usd is None:
-            return None, "unknown", 0
-        costs.append(usd)
-    is_stated = prices is None and all(usage is None or usage.usd is not None for usage in usages)
-    return sum(costs), "stated" if is_stated else "usage", silent
+    is_stated = prices is None and all(usage.usd is not None for usage, _ in reported)
+    return usd, "stated" if is_stated else "usage", len(run.turns) - len(reported)
 
 
-def _cost_usage(usage: Usage, model: str, prices: Prices | None) -> float | None:
-    """Return what a call cost, in USD; None where neither the recording nor a price list knows."""
-    if prices is not None:
-        return cost_reported_usage(replace(usage, usd=None), prices)
-    if usage.usd is not None:
-        return usage.usd
-    try:
-        return cost_reported_usage(usage, find_prices(model))
-    except PriceError:
-        return None
+def _sum_costs(calls: Iterable[tuple[Usage, str]], prices: Prices | None) -> float | None:
+    """Return what calls cost, in USD; None where neither the recording nor a price list knows that of one.
+
+    calls: usage and model of each. prices: of all of them, whatever the recording states.
+    """
+    total = 0.0
+    for usage, model in calls:
+        if prices is not None:
+            total += cost_reported_usage(replace(usage, usd=None), prices)
+        elif usage.usd is not None:
+            total += usage.usd
+        else:
+            try:
+                total += cost_reported_usage(usage, find_prices(model))
+            except PriceError:
+                return None
+    return total
 
 
 def _add_parts(parts: Sequence[InstanceRun]) -> InstanceRun:
     """Return runs that belong together as one: that of the first, with the turns and costs of all."""
-    costs = [part.usd for part in parts if part.usd is not None]
-    is_known = len(costs) == len(parts)
-    recorded = [part.recorded_usd for part in parts if part.recorded_usd is not None]
+    usd = sum_or_none(part.usd for part in parts)
     sources = {part.source for part in parts}
     source: CostSource = "unknown"
-    if is_known:
+    if usd is not None:
         source = "usage" if "usage" in sources else "stated"
     return replace(
         parts[0],
         turns=sum(part.turns for part in parts),
-        usd=sum(costs) if is_known else None,
-        summary_usd=sum(part.summary_usd for part in parts) if is_known else 0.0,
-        recorded_usd=sum(recorded) if len(recorded) == len(parts) else None,
+        usd=usd,
+        summary_usd=0.0 if usd is None else sum(part.summary_usd for part in parts),
+        recorded_usd=sum_or_none(part.recorded_usd for part in parts),
         sent=sum((part.sent for part in parts), SentSummary()),
         source=source,
         silent_calls=sum(part.silent_calls for part in parts),
@@ -383,28 +381,22 @@ class _SessionBill:
 
     def compute_cost(self) -> tuple[float | None, CostSource]:
         """Return the cost of the session's own calls and summaries, in USD."""
-        summaries = self.compute_summary_cost()
-        if not self.usages or summaries is None:
-            return None, "unknown"
-        costs = [_cost_usage(usage, self.calls.get(call, ""), self.prices) for call, usage in self.usages.items()]
-        known = [usd for usd in costs if usd is not None]
-        if len(known) < len(costs):
+        calls = ((usage, self.calls.get(call, "")) for call, usage in self.usages.items())
+        usd, summaries = _sum_costs(calls, self.prices), self.compute_summary_cost()
+        if not self.usages or usd is None or summaries is None:
             return None, "unknown"
         is_stated = self.prices is None and all(usage.usd is not None for usage in self.usages.values())
-        return sum(known) + summaries, "stated" if is_stated else "usage"
+        return usd + summaries, "stated" if is_stated else "usage"
 
     def compute_summary_cost(self) -> float | None:
         """Return what summaries cost, in USD; None where one has no price."""
         model = next(iter(self.calls.values()), "")
-        total = 0.0
-        for call, usage in self._summaries:
-            if call in self._shared or not (usage.prompt or usage.output):
-                continue
-            usd = _cost_usage(usage, self.calls.get(call, "") or model, self.prices)
-            if usd is None:
-                return None
-            total += usd
-        return total
+        own = (
+            (usage, self.calls.get(call, "") or model)
+            for call, usage in self._summaries
+            if call not in self._shared and (usage.prompt or usage.output)
+        )
+        return _sum_costs(own, self.prices)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

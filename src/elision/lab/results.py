@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from elision.lab.elongation import TurnAssumption
-from elision.lab.ratios import divide_or_none
+from elision.lab.ratios import divide_or_none, sum_or_none
 from elision.telemetry.notebook_display import draw_value
 from elision.trajectory.composition import TokenComposition
 from elision.trajectory.prices import Bill, Prices
@@ -229,16 +229,14 @@ def total(rows: Iterable[Row]) -> Row:
     listed = list(rows)
     bill = sum((row.bill for row in listed), Bill())
     summarizer = sum((row.summarizer for row in listed), Bill())
-    best = [row.hindsight_usd for row in listed]
-    recorded = [row.recorded_usd for row in listed]
     extended = [row.extended_usd for row in listed if row.extended_usd is not None]
     return replace(
         Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
         strategy=listed[0].strategy if listed else "",
         bill=bill,
         summarizer=summarizer,
-        recorded_usd=None if None in recorded else sum(usd for usd in recorded if usd is not None),
-        hindsight_usd=None if any(usd is None for usd in best) else sum(usd for usd in best if usd is not None),
+        recorded_usd=sum_or_none(row.recorded_usd for row in listed),
+        hindsight_usd=sum_or_none(row.hindsight_usd for row in listed),
         late_usd=sum(row.late_usd for row in listed) / len(listed) if listed else 0.0,
         extended_usd=(sum(low for low, _ in extended), sum(high for _, high in extended))
         if extended and len(extended) == len(listed)

@@ -6,6 +6,7 @@ interrupts stays in the report.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from elision.engine import Log
 from elision.errors import BudgetError
-from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
+from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
+from elision.lab.ratios import divide_or_none
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
     SummarizerUse,
@@ -40,7 +42,7 @@ from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import list_model_uses, sum_up_prices
 from elision.lab.sent_rows import SentRows, build_row, build_series, choose_sent_strategy, replay_as_sent
 from elision.lab.sent_run import SentRun
-from elision.lab.study_settings import RECOMMENDED, StudySettings
+from elision.lab.study_settings import StudySettings
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
@@ -51,11 +53,6 @@ from elision.trajectory.trajectory import Problem, Trajectory
 
 if TYPE_CHECKING:
     from elision.lab.cheapest_plan import CheapestPlan
-
-from collections import defaultdict
-
-from elision.lab.evidence import common_items, measure_noise
-from elision.lab.ratios import divide_or_none
 
 
 def run_study(
@@ -85,7 +82,6 @@ def run_study(
         finished = False
     results = [done[place] for place in sorted(done)]
     listed = [each for result in results for each in result.rows]
-    recommended = parse_strategy(RECOMMENDED)
     sent = sum((result.sent for result in results), SentSummary())
     if not sent.condensed_runs:
         listed = [(row, series) for row, series in listed if not is_on_top(row.strategy)]
@@ -99,7 +95,7 @@ def run_study(
         series={(row.file, row.trajectory, row.strategy): series for row, series in listed},
         finished=finished,
         hindsight=settings.hindsight,
-        recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
+        recommended=settings.recommended_label,
         turns=settings.assume_turns(run.format for run in runs),
         compositions=sum_compositions(result.composition for result in results),
         summarizer=make_report(settings.summarizer, asked_at, [use for result in results for use in result.uses])

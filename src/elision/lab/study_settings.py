@@ -56,6 +56,12 @@ class StudySettings:
         return size_run(run, self.find_prices(run), self.sizer)
 
     @property
+    def recommended_label(self) -> str:
+        """The label of the strategy that Elision recommends; "" if it is not compared."""
+        recommended = parse_strategy(RECOMMENDED)
+        return next((each.label for each in self.candidates if each.strategy == recommended), "")
+
+    @property
     def on_top_labels(self) -> tuple[str, ...]:
         """The strategies that are also replayed on top of what recording agents condensed themselves.
 

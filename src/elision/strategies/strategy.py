@@ -91,7 +91,7 @@ class Strategy:
 
     @property
     def rhythm(self) -> TurnRhythm | None:
-        """The numbers of turns by which it acts; None where it never acts, or where its summaries know no such."""
+        """The numbers of turns by which it acts; None where it never acts, or something else makes summaries due."""
         selector, trigger = self.make_selector(), self.make_trigger()
         if isinstance(trigger, GrowthTrigger):
             window = selector.window if isinstance(selector, OlderThan) else trigger.tail

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elision.lab.report import figures, wording
+from elision.lab.report import wording
 from elision.lab.report.columns import is_baseline
+from elision.lab.report.figures import NOTHING, format_change, format_count, format_multiple, format_share, format_usd
 from elision.lab.report.names import group_rows, is_hindsight, is_raw
 from elision.lab.report.palette import assign_looks
 from elision.lab.report.report import Bar, BarChart
@@ -13,11 +14,9 @@ from elision.lab.report.sent_wording import name_rows
 from elision.lab.report.svg import (
     Axis,
     Drawing,
-    Plot,
     draw_bottom_axis,
-    find_ends,
     measure_text,
-    write_share_tick,
+    plot_shares,
     write_usd_tick,
 )
 from elision.lab.results import BILLED, RECORDED, Row, Study
@@ -51,15 +50,15 @@ def build_costs(study: Study) -> BarChart:
 def _build_bar(row: Row, name: str, study: Study) -> Bar:
     is_recommended = row.strategy == study.recommended
     label = f"{name} (recommended)" if is_recommended else name
-    usd = figures.format_usd(row.usd)
-    change = figures.NOTHING if is_baseline(row) else figures.format_change(row.to_recorded)
+    usd = format_usd(row.usd)
+    change = NOTHING if is_baseline(row) else format_change(row.to_recorded)
     tip = [("strategy", label), ("cost", usd), ("vs recorded", change)]
     if study.hindsight:
-        tip.append(("× hindsight", figures.format_multiple(row.to_hindsight)))
+        tip.append(("× hindsight", format_multiple(row.to_hindsight)))
     parts = split_by_payee(row, study.prices)
     return Bar(
         label,
-        usd if change == figures.NOTHING else f"{usd}  {change}",
+        usd if change == NOTHING else f"{usd}  {change}",
         [(PAYEES[payee], payee, parts[payee]) for payee in PAYEES],
         mark=row.hindsight_usd,
         mood="better" if is_recommended and (row.to_recorded or 1) < 1 else "",
@@ -107,22 +106,15 @@ def draw_visible_facts(study: Study, drawing: Drawing) -> None:
     names = name_rows(study)
     looks = assign_looks(study.strategies)
     rows = list_visible_facts(study)
-    found = [(row, row.usd, row.evidence_recall or 0.0) for row in rows]
-    left, right = find_ends(usd for _, usd, _ in found)
-    low, high = find_ends(recall for _, _, recall in found)
-    plot = Plot(
-        drawing,
-        Axis(title="cost, USD", low=left, high=right, write=write_usd_tick),
-        Axis(title="facts still visible", low=low, high=high, write=write_share_tick, most=1.0),
-        300,
-    )
-    places = [(row, *plot.place((usd, recall))) for row, usd, recall in found]
+    points = [(row.usd, row.evidence_recall or 0.0) for row in rows]
+    plot = plot_shares(drawing, points, ("cost, USD", "facts still visible"), write_usd_tick, 300)
+    places = [(row, *plot.place(point)) for row, point in zip(rows, points, strict=True)]
     for row, x, y in places:
         tip = [
             ("strategy", names[row.strategy]),
-            ("cost", figures.format_usd(row.usd)),
-            ("facts still visible", figures.format_share(row.evidence_recall)),
-            ("turns missing a fact", figures.format_count(row.regret_turns)),
+            ("cost", format_usd(row.usd)),
+            ("facts still visible", format_share(row.evidence_recall)),
+            ("turns missing a fact", format_count(row.regret_turns)),
         ]
         look = looks[row.strategy]
         drawing.add_mark(x, y, look.shape, drawing.ink.slots[look.slot], tip=tip)
@@ -158,7 +150,7 @@ def draw_bars(chart: BarChart, drawing: Drawing) -> None:
         drawing.add_text(0, y + _NAME, bar.name, rim=True, class_="bar-name")
         _draw_bar(bar, y + _BAR, scale, (chart.line or 0.0) * scale, drawing)
     axis = Axis(title=chart.axis, low=0, high=drawing.width / scale, write=write_usd_tick)
-    draw_bottom_axis(drawing, axis, lambda size: size * scale, (0, drawing.width), bottom + 4)
+    draw_bottom_axis(drawing, axis, (0, drawing.width), bottom + 4)
 
 
 def _draw_bar(bar: Bar, y: float, scale: float, line: float, drawing: Drawing) -> None:
@@ -168,11 +160,11 @@ def _draw_bar(bar: Bar, y: float, scale: float, line: float, drawing: Drawing) -
     for slot, name, size in bar.parts:
         if not size:
             continue
-        share = figures.format_share(size / bar.size)
+        share = format_share(size / bar.size)
         tip = bar.tip and (
             bar.tip[0],
             ("paid for", name),
-            ("of it", f"{figures.format_usd(size)} ({share})"),
+            ("of it", f"{format_usd(size)} ({share})"),
             *bar.tip[1:],
         )
         piece = {"x": x, "y": y - _THICK / 2, "width": size * scale, "height": _THICK}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from elision.lab.replay import Replay
 from elision.lab.report.charts import build_costs, draw_bars
@@ -23,15 +23,10 @@ MOST_RESULTS: Final = 20
 
 def draw_value(value: object) -> str:
     """Return diagnostics, the report of a session, or a study as HTML. Raises TypeError for anything else."""
-    if isinstance(value, Diagnostics):
-        return _draw_call(value)
-    if isinstance(value, ContextReport):
-        return _draw_report(value)
-    if isinstance(value, Study):
-        return _draw_study(value)
-    if isinstance(value, Replay):
-        return _draw_replay(value)
-    raise TypeError(f"{type(value).__name__} cannot be drawn")
+    draw = _DRAWN_BY.get(type(value))
+    if draw is None:
+        raise TypeError(f"{type(value).__name__} cannot be drawn")
+    return draw(value)
 
 
 def _draw_call(done: Diagnostics) -> str:
@@ -109,3 +104,11 @@ def _join(sentence: str, chart: str, table: str) -> str:
 
 def _escape(text: str) -> str:
     return html.escape(neutralize_text(text))
+
+
+_DRAWN_BY: Final[Mapping[type, Callable[[Any], str]]] = {
+    Diagnostics: _draw_call,
+    ContextReport: _draw_report,
+    Study: _draw_study,
+    Replay: _draw_replay,
+}

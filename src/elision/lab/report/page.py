@@ -10,14 +10,13 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-from elision.lab.report import figures
 from elision.lab.report.charts import draw_bars
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report.figures import bind_units, format_count, neutralize_text
 from elision.lab.report.palette import PAGE, PAPER, Ink, build_css
 from elision.lab.report.report import (
     BarChart,
@@ -90,7 +89,7 @@ def draw_picture(report: Report, ink: Ink = PAPER) -> str:
 
 def escape_text(text: str) -> str:
     """Return `text` as markup that shows it."""
-    return figures.bind_units(html.escape(neutralize_text(text)))
+    return bind_units(html.escape(neutralize_text(text)))
 
 
 def embed_json(value: Any) -> str:
@@ -148,29 +147,29 @@ def _show_section(section: Section) -> str:
 
 
 def _show_block(block: Block) -> str:
-    if isinstance(block, Sentence):
-        return _show_sentence(block)
-    if isinstance(block, Table):
-        return _show_table(block)
-    if isinstance(block, BarChart | Chart):
-        return _place_chart(block)
-    if isinstance(block, Facts):
-        rows = "".join(f"<dt>{escape_text(name)}</dt><dd>{_show_words(words)}</dd>" for name, words in block.rows)
-        return f'<dl class="facts">{rows}</dl>'
-    if isinstance(block, Glossary):
-        words = "".join(f"<dt>{escape_text(word)}</dt><dd>{escape_text(text)}</dd>" for word, text, _ in block.words)
-        return f'<dl class="glossary">{words}</dl>'
-    if isinstance(block, Tiles):
-        tiles = "".join(
-            f"<div><dt>{name}</dt><dd><strong>{value}</strong><small>{more}</small></dd></div>"
-            for name, value, more in (map(escape_text, tile) for tile in block.tiles)
-        )
-        return f'<dl class="tiles">{tiles}</dl>'
-    if isinstance(block, Explorer):
-        return _show_explorer(block)
-    if isinstance(block, Divider):
-        return f'<h3 class="divider">{escape_text(block.text)}</h3>'
-    return _show_entry(block)
+    return _SHOWN_BY[type(block)](block)
+
+
+def _show_facts(facts: Facts) -> str:
+    rows = "".join(f"<dt>{escape_text(name)}</dt><dd>{_show_words(words)}</dd>" for name, words in facts.rows)
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _show_glossary(glossary: Glossary) -> str:
+    words = "".join(f"<dt>{escape_text(word)}</dt><dd>{escape_text(text)}</dd>" for word, text, _ in glossary.words)
+    return f'<dl class="glossary">{words}</dl>'
+
+
+def _show_tiles(tiles: Tiles) -> str:
+    shown = "".join(
+        f"<div><dt>{name}</dt><dd><strong>{value}</strong><small>{more}</small></dd></div>"
+        for name, value, more in (map(escape_text, tile) for tile in tiles.tiles)
+    )
+    return f'<dl class="tiles">{shown}</dl>'
+
+
+def _show_divider(divider: Divider) -> str:
+    return f'<h3 class="divider">{escape_text(divider.text)}</h3>'
 
 
 def _show_words(words: Words) -> str:
@@ -230,7 +229,7 @@ def _show_table(table: Table) -> str:
     if extra:
         box = f'<label class="columns"><input type="checkbox"> Show all {len(heads)} columns</label>'
     rest = len(table.rows) - MOST_ROWS
-    more = f'<p class="under">{figures.format_count(rest)} more with --json.</p>' if rest > 0 else ""
+    more = f'<p class="under">{format_count(rest)} more with --json.</p>' if rest > 0 else ""
     return (
         f'<div class="table">{box}<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{more}</div>"
@@ -309,3 +308,17 @@ def _show_passage(passage: Passage) -> str:
 
 def _escape_passage(text: str) -> str:
     return html.escape(text.strip("\n"))
+
+
+_SHOWN_BY: Final[Mapping[type, Callable[[Any], str]]] = {
+    Sentence: _show_sentence,
+    Table: _show_table,
+    BarChart: _place_chart,
+    Chart: _place_chart,
+    Facts: _show_facts,
+    Glossary: _show_glossary,
+    Tiles: _show_tiles,
+    Explorer: _show_explorer,
+    Divider: _show_divider,
+    ViewEntry: _show_entry,
+}

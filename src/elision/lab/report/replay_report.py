@@ -7,8 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from elision.lab.report import charts, figures, sent_wording, wording
+from elision.lab.report import charts, sent_wording, wording
 from elision.lab.report.columns import HINDSIGHT, VS_RECORDED, StrategyColumn, format_controls, select_columns
+from elision.lab.report.figures import (
+    format_change,
+    format_count,
+    format_plural,
+    format_share,
+    format_tokens,
+    format_usd,
+)
 from elision.lab.report.names import group_rows, is_raw, list_shortened, name_runs
 from elision.lab.report.palette import assign_looks
 from elision.lab.report.report import (
@@ -87,19 +95,19 @@ def _list_tiles(study: Study) -> Iterator[Block]:
         return
     rival = wording.find_every_turn_rival(study, row)
     raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
-    paid = f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.paid_usd)}"
-    tiles = [("cost vs recorded", figures.format_change(row.to_recorded), paid)]
-    rewrites = f"in {figures.format_plural(row.calls, 'call')}"
+    paid = f"{format_usd(row.usd)} instead of {format_usd(row.paid_usd)}"
+    tiles = [("cost vs recorded", format_change(row.to_recorded), paid)]
+    rewrites = f"in {format_plural(row.calls, 'call')}"
     if rival is not None:
-        change = figures.format_change(rival.to_recorded)
-        tiles.append(("the same at every turn", change, figures.format_usd(rival.usd)))
-        rewrites += f"; at every turn {figures.format_count(rival.cache_rewrites)}"
-    missed = f"{figures.format_plural(row.regret_turns, 'turn')} missed a fact"
-    peak = f"tokens instead of {figures.format_tokens(raw_peak)}" if raw_peak is not None else "tokens"
+        change = format_change(rival.to_recorded)
+        tiles.append(("the same at every turn", change, format_usd(rival.usd)))
+        rewrites += f"; at every turn {format_count(rival.cache_rewrites)}"
+    missed = f"{format_plural(row.regret_turns, 'turn')} missed a fact"
+    peak = f"tokens instead of {format_tokens(raw_peak)}" if raw_peak is not None else "tokens"
     tiles += [
-        ("cache rewrites", figures.format_count(row.cache_rewrites), rewrites),
-        ("facts still visible", figures.format_share(row.evidence_recall), missed),
-        ("peak context", figures.format_tokens(row.peak), peak),
+        ("cache rewrites", format_count(row.cache_rewrites), rewrites),
+        ("facts still visible", format_share(row.evidence_recall), missed),
+        ("peak context", format_tokens(row.peak), peak),
     ]
     if extra := wording.describe_break_even(row):
         number, _, rest = extra.partition(" ")
@@ -157,16 +165,16 @@ def _show_growth(study: Study) -> Iterator[Section]:
     names = sent_wording.name_rows(study)
     looks = assign_looks(study.strategies)
     # The longest runs are what a reader looks for: of few columns the last ones stay.
-    every = figures.format_plural(study.run_count, "run")
+    every = format_plural(study.run_count, "run")
     columns = []
     for place, size in enumerate(sizes):
-        title = figures.format_count(size.turn)
+        title = format_count(size.turn)
         if size.runs != study.run_count:
-            title += f"\n({figures.format_count(size.runs)} of {every})"
+            title += f"\n({format_count(size.runs)} of {every})"
         columns.append(Column(title, place))
     shown = wording.select_lines(study)
     rows = [
-        TableRow([names[label], *(figures.format_tokens(size.tokens[label]) for size in sizes)], slot=looks[label].slot)
+        TableRow([names[label], *(format_tokens(size.tokens[label]) for size in sizes)], slot=looks[label].slot)
         for label in sorted(study.strategies, key=lambda label: label not in shown)
     ]
     yield Section(
@@ -183,7 +191,7 @@ def _show_runs(study: Study) -> Iterator[Section]:
         name = wording.capitalize_word(sent_wording.name_rows(study)[best.strategy])
         title = f"{name}, run by run"
         if len(rows) > _FEW_RUNS:
-            every = figures.format_count(study.run_count)
+            every = format_count(study.run_count)
             title = f"{name}: {_FEW_RUNS} of {every} runs, highest cost vs recorded first"
         yield Section(title, [_build_run_table(study, rows)], only="terminal")
     yield Section("", [build_explorer(study)], only="page")
@@ -208,17 +216,15 @@ def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[StrategyColum
     by_heading = {column.heading: column for column in select_columns(study)}
     kept = [by_heading[name] for name in ("cost", VS_RECORDED, "facts still visible", HINDSIGHT) if name in by_heading]
     columns = [
-        StrategyColumn("calls", 96, lambda row: figures.format_count(row.calls)),
-        StrategyColumn("as\nrecorded", 93, lambda row: figures.format_usd(row.paid_usd)),
+        StrategyColumn("calls", 96, lambda row: format_count(row.calls)),
+        StrategyColumn("as\nrecorded", 93, lambda row: format_usd(row.paid_usd)),
         *kept[:2],
     ]
     rival = wording.find_every_turn_rival(study, rows[0])
     if rival is not None:
         of_rival = {(row.file, row.trajectory): row.to_recorded for row in study.of(rival.strategy)}
         columns.append(
-            StrategyColumn(
-                "at every\nturn", 92, lambda row: figures.format_change(of_rival.get((row.file, row.trajectory)))
-            )
+            StrategyColumn("at every\nturn", 92, lambda row: format_change(of_rival.get((row.file, row.trajectory))))
         )
     return [*columns, *kept[2:]]
 
@@ -237,8 +243,8 @@ def build_problem_section(problems: Sequence[Problem]) -> Iterator[Section]:
     """Yield what could not be read, if anything."""
     lines, more = wording.summarize_problems(problems)
     if lines:
-        rest = [Sentence(f"and {figures.format_count(more)} more")] if more else []
-        title = f"{figures.format_plural(len(problems), 'problem')} while reading"
+        rest = [Sentence(f"and {format_count(more)} more")] if more else []
+        title = f"{format_plural(len(problems), 'problem')} while reading"
         yield Section(title, [*(Sentence(line, "warning") for line in lines), *rest])
 
 
@@ -273,14 +279,14 @@ def build_explorer(study: Study) -> Explorer:
     shown = wording.select_lines(study)
     context = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
     if len(series) < len({key[:2] for key in study.series}):
-        context += f" The {figures.format_count(len(series))} longest runs."
+        context += f" The {format_count(len(series))} longest runs."
     table = "Click a heading to sort, a run to see its context."
     if study.sums is not None:
-        runs = figures.format_plural(len({(row.file, row.trajectory) for row in study.rows}), "run")
-        table += f" The {runs} with the highest cost vs recorded, of {figures.format_count(study.run_count)}."
+        runs = format_plural(len({(row.file, row.trajectory) for row in study.rows}), "run")
+        table += f" The {runs} with the highest cost vs recorded, of {format_count(study.run_count)}."
     elif len(rows) < len(study.rows):
-        every = figures.format_count(len(study.rows))
-        table += f" The {figures.format_count(len(rows))} rows of the most expensive runs, of {every}."
+        every = format_count(len(study.rows))
+        table += f" The {format_count(len(rows))} rows of the most expensive runs, of {every}."
     return Explorer(
         data=_collect_data(study, names, rows, series),
         lines=[(names[label], looks[label].slot, looks[label].dash, label in shown) for label in study.strategies],

@@ -165,6 +165,10 @@ class Axis:
     write: Callable[[float, float], str]
     most: float = math.inf
 
+    def place(self, value: float, start: float, end: float) -> float:
+        """Return where `value` is in a drawing whose axis goes from `start` to `end`, in pixels."""
+        return start + (value - self.low) / (self.high - self.low) * (end - start)
+
     def list_ticks(self, wanted: int) -> tuple[list[float], float]:
         """Return at most about `wanted` round numbers between both ends, and their step."""
         rough = (self.high - self.low) / max(1, wanted)
@@ -197,15 +201,13 @@ class Plot:
             at = self.place_y(value)
             drawing.add_line(self.left, at, self.right, at, drawing.ink.faint)
             drawing.add_text(self.left - 8, at, label, size=12, text_anchor="end", opacity=0.8)
-        draw_bottom_axis(drawing, x, self.place_x, (self.left, self.right), self.bottom)
+        draw_bottom_axis(drawing, x, (self.left, self.right), self.bottom)
 
     def place_x(self, value: float) -> float:
-        axis = self._axes[0]
-        return self.left + (value - axis.low) / (axis.high - axis.low) * (self.right - self.left)
+        return self._axes[0].place(value, self.left, self.right)
 
     def place_y(self, value: float) -> float:
-        axis = self._axes[1]
-        return self.bottom - (value - axis.low) / (axis.high - axis.low) * (self.bottom - self.top)
+        return self._axes[1].place(value, self.bottom, self.top)
 
     def place(self, point: tuple[float, float]) -> tuple[float, float]:
         return self.place_x(point[0]), self.place_y(point[1])
@@ -232,6 +234,24 @@ class Plot:
         return hidden + 10 * is_cut
 
 
+def plot_shares(
+    drawing: Drawing,
+    points: Sequence[tuple[float, float]],
+    titles: tuple[str, str],
+    write: Callable[[float, float], str],
+    height: float,
+) -> Plot:
+    """Return axes with room around `points`, not below 0 to the left, and shares upward.
+
+    titles: of the axis to the right, and of that upward. write: ticks of the one to the right.
+    """
+    left, right = find_ends(x for x, _ in points)
+    low, high = find_ends(y for _, y in points)
+    x = Axis(title=titles[0], low=max(0.0, left), high=right, write=write)
+    y = Axis(title=titles[1], low=low, high=high, write=write_share_tick, most=1.0)
+    return Plot(drawing, x, y, height)
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A value with its interval, and what stands to the left of it."""
@@ -247,32 +267,25 @@ def draw_spans(
     drawing: Drawing, spans: Sequence[Span], axis: Axis, neutral: float, ends: tuple[float, float], step: float = 24
 ) -> None:
     """Draw values below each other, and a dashed line where nothing changes. ends: of the axis; names are at 0."""
-    left, right = ends
-
-    def place(value: float) -> float:
-        return left + (value - axis.low) / (axis.high - axis.low) * (right - left)
-
     top, bottom = drawing.bottom, drawing.bottom + step * len(spans)
-    at = place(neutral)
+    at = axis.place(neutral, *ends)
     drawing.add_line(at, top, at, bottom, drawing.ink.slots["grey"], stroke_dasharray="5 4")
     for number, span in enumerate(spans):
         y = top + step * (number + 0.5)
         drawing.add_text(0, y, span.name, size=12)
-        drawing.add_line(place(span.low), y, place(span.high), y, span.colour, stroke_width=2)
-        drawing.add_mark(place(span.value), y, "circle", span.colour, radius=4.5)
-    draw_bottom_axis(drawing, axis, place, ends, bottom + 2)
+        drawing.add_line(axis.place(span.low, *ends), y, axis.place(span.high, *ends), y, span.colour, stroke_width=2)
+        drawing.add_mark(axis.place(span.value, *ends), y, "circle", span.colour, radius=4.5)
+    draw_bottom_axis(drawing, axis, ends, bottom + 2)
 
 
-def draw_bottom_axis(
-    drawing: Drawing, axis: Axis, place: Callable[[float], float], ends: tuple[float, float], y: float
-) -> None:
+def draw_bottom_axis(drawing: Drawing, axis: Axis, ends: tuple[float, float], y: float) -> None:
     """Draw an axis from left to right at height y, and go on below it."""
     left, right = ends
     widest = max(measure_text(axis.write(end, (axis.high - axis.low) / 4), 12) for end in (axis.low, axis.high))
     ticks, step = axis.list_ticks(max(2, min(8, int((right - left) / (widest + 24)))))
     drawing.add_line(left, y, right, y, drawing.ink.faint)
     for value in ticks:
-        at = place(value)
+        at = axis.place(value, left, right)
         label = axis.write(value, step)
         # A label at an end of the axis is moved inside rather than cut.
         room = measure_text(label, 12) / 2

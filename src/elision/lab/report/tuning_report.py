@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from elision.lab.report import figures, tuning_wording, wording
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report import tuning_wording, wording
+from elision.lab.report.figures import NOTHING, format_change, format_count, format_share, format_usd, neutralize_text
 from elision.lab.report.names import name_runs
 from elision.lab.report.replay_report import build_problem_section
 from elision.lab.report.report import (
@@ -25,7 +25,7 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.lab.report.sent_wording import label_sent_rows
-from elision.lab.report.svg import Axis, Drawing, Plot, Tip, find_ends, write_share_tick
+from elision.lab.report.svg import Drawing, Tip, plot_shares, write_share_tick
 from elision.lab.results import Row
 from elision.lab.tuning.search_space import FAMILIES
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
@@ -101,7 +101,7 @@ def _build_bars(tuning: Tuning) -> BarChart:
     bars = [
         Bar(
             f"{name} (recommended)" if is_recommended else name,
-            f"{figures.format_usd(row.usd)}  {tuning_wording.format_cells(row)[0]}",
+            f"{format_usd(row.usd)}  {tuning_wording.format_cells(row)[0]}",
             [("", "", row.usd)],
             mood="better" if is_recommended else "",
         )
@@ -149,7 +149,7 @@ def _build_row(name: str, point: TunedPoint, tuning: Tuning) -> TableRow:
 
 
 def _list_cells(fit: Row | None, judge: Row | None) -> list[str]:
-    costs = [figures.NOTHING if row is None else figures.format_usd(row.usd) for row in (fit, judge)]
+    costs = [NOTHING if row is None else format_usd(row.usd) for row in (fit, judge)]
     return [*tuning_wording.format_cells(fit), *tuning_wording.format_cells(judge), *costs]
 
 
@@ -242,7 +242,7 @@ HEIGHT: Final = 380
 def describe_far_points(tuning: Tuning) -> list[str]:
     """Return the named points that cost too much for the picture."""
     far = [
-        f"{', '.join(point.names)} ({figures.format_change(point.fit.to_recorded)})"
+        f"{', '.join(point.names)} ({format_change(point.fit.to_recorded)})"
         for point in tuning.points
         if point.names and not _is_shown(point.fit)
     ]
@@ -267,14 +267,8 @@ def draw_frontier(tuning: Tuning, drawing: Drawing) -> None:
     families = {_find_family(point) for point in named}
     drawing.add_key((shape, ink.slots[slot], family) for family, (slot, shape) in LOOKS.items() if family in families)
     found = [_get_figures(row) for row in (*(point.fit for point in shown), *(judge for _, judge in judged))]
-    left, right = find_ends(share for share, _ in found)
-    low, high = find_ends(recall for _, recall in found)
-    plot = Plot(
-        drawing,
-        Axis(title="cost, as a share of what was sent", low=left, high=right, write=write_share_tick),
-        Axis(title="facts still visible", low=low, high=high, write=write_share_tick, most=1.0),
-        HEIGHT,
-    )
+    titles = "cost, as a share of what was sent", "facts still visible"
+    plot = plot_shares(drawing, found, titles, write_share_tick, HEIGHT)
     for point in rest:
         x, y = plot.place(_get_figures(point.fit))
         tip = _describe_point(point, point.fit, "runs to fit")
@@ -328,8 +322,8 @@ def _describe_point(point: TunedPoint, row: Row, part: str) -> Tip:
     return (
         ("strategy", tuning_wording.describe_point(point.text)),
         ("part", part),
-        ("cost", figures.format_usd(row.usd)),
-        ("vs recorded", figures.format_change(row.to_recorded)),
-        ("facts still visible", figures.format_share(row.evidence_recall)),
-        ("turns missing a fact or own words", figures.format_count(row.missing_turns)),
+        ("cost", format_usd(row.usd)),
+        ("vs recorded", format_change(row.to_recorded)),
+        ("facts still visible", format_share(row.evidence_recall)),
+        ("turns missing a fact or own words", format_count(row.missing_turns)),
     )

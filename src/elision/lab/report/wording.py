@@ -7,8 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from elision.lab.elongation import KNEE, OPENHANDS, SWE_AGENT, is_above_knee, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
-from elision.lab.report import figures
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report.figures import (
+    format_change,
+    format_change_range,
+    format_count,
+    format_plural,
+    format_rate,
+    format_share,
+    format_turns,
+    format_usd,
+    is_unchanged,
+    neutralize_text,
+)
 from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw, is_sent, shorten_strategies
 from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
@@ -91,18 +101,18 @@ def write_headline(study: Study) -> str:
         return "No run was replayed."
     best = find_featured(study)
     if best is None:
-        return f"As recorded these runs cost {figures.format_usd(study.totals[-1].paid_usd)}."
+        return f"As recorded these runs cost {format_usd(study.totals[-1].paid_usd)}."
     name = capitalize_word(shorten_strategies(study.strategies)[best.strategy].removesuffix(f", {ON_TOP}"))
-    paid = figures.format_usd(best.usd)
-    sent = figures.format_usd(best.paid_usd)
-    change = figures.format_change(best.to_recorded)
+    paid = format_usd(best.usd)
+    sent = format_usd(best.paid_usd)
+    change = format_change(best.to_recorded)
     if is_on_top(best.strategy):
         name += " on top of the agents' own condensing"
     elif study.sent.condensed_runs:
         name += " instead of the agents' own condensing"
     if best.to_recorded is None:
         return f"{name} costs {paid}."
-    if figures.is_unchanged(best.to_recorded):
+    if is_unchanged(best.to_recorded):
         first = f"{name} saves nothing here: it costs what was paid, {sent}."
     elif _has_saving(best):
         first = f"{name} costs {paid} instead of {sent} as recorded ({change})."
@@ -111,13 +121,13 @@ def write_headline(study: Study) -> str:
     sentences = [first]
     rival = find_every_turn_rival(study, best)
     if rival is not None:
-        costs = f"{figures.format_usd(rival.usd)} ({figures.format_change(rival.to_recorded)})"
+        costs = f"{format_usd(rival.usd)} ({format_change(rival.to_recorded)})"
         sentences.append(f"{find_family(rival.strategy).capitalize()} at every turn costs {costs}.")
     cheapest = _find_cheapest_extended(study)
     if study.turns.mode in ("measured", "given") and cheapest is not None and cheapest[0] != best.strategy:
         basis = "as measured live" if study.turns.mode == "measured" else "as assumed"
         name = shorten_strategies(study.strategies)[cheapest[0]]
-        sentences.append(f"With the turns {basis}, {name} costs least: {figures.format_usd(cheapest[1])}.")
+        sentences.append(f"With the turns {basis}, {name} costs least: {format_usd(cheapest[1])}.")
     return " ".join(sentences)
 
 
@@ -140,10 +150,10 @@ def write_recommendation(study: Study) -> str | None:
     if lowest.strategy == best.strategy or _compare_cost(lowest) >= _compare_cost(best):
         return f"Recommended: {best.strategy}; {why}."
     name = shorten_strategies(study.strategies)[lowest.strategy]
-    price = f"Lowest cost here: {name} at {figures.format_usd(lowest.usd)}"
+    price = f"Lowest cost here: {name} at {format_usd(lowest.usd)}"
     if lowest.summaries:
-        written = figures.format_plural(lowest.summaries, "summary", "summaries")
-        price += f", including {figures.format_usd(lowest.summarizer.usd)} for {written} by a model"
+        written = format_plural(lowest.summaries, "summary", "summaries")
+        price += f", including {format_usd(lowest.summarizer.usd)} for {written} by a model"
     return f"Recommended: {best.strategy}; {why}. {price}."
 
 
@@ -152,42 +162,38 @@ def _explain_no_saving(study: Study, lowest: Row) -> str:
     name = shorten_strategies(study.strategies)[lowest.strategy]
     text = (
         "Recommended: change nothing. No strategy here costs at least 1 % less than what was sent; the cheapest,"
-        f" {name}, costs {figures.format_change(lowest.to_recorded)}."
+        f" {name}, costs {format_change(lowest.to_recorded)}."
     )
     known = [each for each in study.compositions if each.turn_tokens]
     reasons = []
     if study.sent.condensed_runs:
         reasons.append("the agents condense their own history already")
     if known:
-        share = figures.format_share(sum(known, TokenComposition()).observation_share)
+        share = format_share(sum(known, TokenComposition()).observation_share)
         reasons.append(f"{share} of the turns' tokens are tool results, which is what can be hidden")
     if lowest.calls < SHORT_RUN * lowest.runs:
-        reasons.append(
-            f"a run has {figures.format_count(round(lowest.calls / lowest.runs))} calls, and short runs gain least"
-        )
+        reasons.append(f"a run has {format_count(round(lowest.calls / lowest.runs))} calls, and short runs gain least")
     return f"{text} Why: {'; '.join(reasons)}." if reasons else text
 
 
 def describe_scope(study: Study) -> str:
     """What was replayed, and how tokens were counted."""
     calls = max((row.calls for row in study.totals), default=0)
-    runs = figures.format_plural(study.run_count, "run")
-    return f"{runs}, {figures.format_plural(calls, 'call')}, {_describe_tokens(study)}"
+    runs = format_plural(study.run_count, "run")
+    return f"{runs}, {format_plural(calls, 'call')}, {_describe_tokens(study)}"
 
 
 def describe_prices(prices: Prices) -> str:
     """The prices in full: name, models, date, and rates in USD per million tokens."""
     rates = prices.tiers[0][1]
     named = [("input", rates.input), ("cache write", rates.cache_write), ("cache read", rates.cache_read)]
-    amounts = [
-        f"{figures.format_rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None
-    ]
+    amounts = [f"{format_rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None]
     models, colon, _ = prices.source.partition(": ")
     about = f" ({neutralize_text(models).removeprefix('multiples of ')})" if colon else ""
     date = f" of {neutralize_text(prices.dated)}" if prices.dated else ""
     text = f"Prices{date}: {neutralize_text(prices.name)}{about}, {', '.join(amounts)} per million tokens"
     if len(prices.tiers) > 1:
-        text += f"; more above {figures.format_count(prices.tiers[1][0])} tokens"
+        text += f"; more above {format_count(prices.tiers[1][0])} tokens"
     return text
 
 
@@ -213,7 +219,7 @@ def describe_interruption(study: Study) -> str | None:
     runs = {(row.file, row.trajectory) for row in study.rows}
     if not runs:
         return "Interrupted before the first run was finished."
-    done = f"Interrupted: {figures.format_plural(len(runs), 'run')} finished, the others are missing"
+    done = f"Interrupted: {format_plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
     if len(sizes) > 1:
         return f"{done}; not every strategy saw the same runs, so compare the columns × raw."
@@ -224,7 +230,7 @@ def describe_turns(study: Study) -> str | None:
     """What is assumed of the number of turns, by kind of strategy, and what it changes; None if nothing is."""
     names = shorten_strategies(study.strategies)
     factors = study.turns.factors
-    changes = {label: figures.format_change_range(factor.low, factor.high) for label, factor in factors.items()}
+    changes = {label: format_change_range(factor.low, factor.high) for label, factor in factors.items()}
     if not changes:
         return None
     listed: dict[str, str] = {}
@@ -251,7 +257,7 @@ def describe_turns(study: Study) -> str | None:
     if cheapest is None:
         return described
     name = shorten_strategies(study.strategies)[cheapest[0]]
-    return f"{described} Lowest cost then: {name} at {figures.format_usd(cheapest[1])}."
+    return f"{described} Lowest cost then: {name} at {format_usd(cheapest[1])}."
 
 
 def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
@@ -267,7 +273,7 @@ def describe_turn_effects(scaffolds: Iterable[str]) -> str:
         if scaffold == OPENHANDS:
             measured = load_measured_turns().list_whole(OPENHANDS)
             listed = ", ".join(
-                f"{figures.format_change(each.factor)} "
+                f"{format_change(each.factor)} "
                 + (f"masking with window={each.window}" if each.strategy == Masking.name else each.strategy)
                 for each in measured
             )
@@ -287,7 +293,7 @@ def describe_composition(study: Study) -> str | None:
         return None
     whole = sum(known, TokenComposition())
     shares = ", ".join(
-        f"{figures.format_share(tokens / whole.turn_tokens)} {what}"
+        f"{format_share(tokens / whole.turn_tokens)} {what}"
         for what, tokens in (
             ("tool results", whole.observations),
             ("reasoning and text", whole.reasoning),
@@ -298,9 +304,7 @@ def describe_composition(study: Study) -> str | None:
     )
     if len(known) == 1:
         return f"Of the turns' tokens: {shares}."
-    results = ", ".join(
-        f"{neutralize_text(each.reader)} {figures.format_share(each.observation_share)}" for each in known
-    )
+    results = ", ".join(f"{neutralize_text(each.reader)} {format_share(each.observation_share)}" for each in known)
     return f"Of the turns' tokens: {shares}. Tool results by format: {results}."
 
 
@@ -308,8 +312,8 @@ def describe_break_even(row: Row) -> str | None:
     """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
-    share = f" (+{figures.format_share(row.allowance / row.turns)})" if row.turns else ""
-    return f"{figures.format_turns(row.allowance)} extra turns{share}"
+    share = f" (+{format_share(row.allowance / row.turns)})" if row.turns else ""
+    return f"{format_turns(row.allowance)} extra turns{share}"
 
 
 def warn_of_misses(study: Study) -> str | None:
@@ -356,14 +360,14 @@ def describe_summarizer(report: SummarizerReport) -> str:
     priced = f"the prices of {neutralize_text(report.prices)}" if report.prices else "the prices of the runs"
     text = (
         f"Summaries are written by {neutralize_text(report.spec)}{where}, billed as reported, at {priced}:"
-        f" {figures.format_plural(use.asked, 'request')} asked, {figures.format_count(use.cached)} from the cache in"
+        f" {format_plural(use.asked, 'request')} asked, {format_count(use.cached)} from the cache in"
         f" {neutralize_text(report.cache)}."
     )
     if use.failed:
         causes = ", ".join(f"{count} × {cause}" for cause, count in sorted(use.failed.items()))
-        text += f" {figures.format_plural(sum(use.failed.values()), 'summary', 'summaries')} not taken: {causes}."
+        text += f" {format_plural(sum(use.failed.values()), 'summary', 'summaries')} not taken: {causes}."
     if use.unsaved:
-        text += f" {figures.format_plural(use.unsaved, 'answer')} could not be kept."
+        text += f" {format_plural(use.unsaved, 'answer')} could not be kept."
     return text
 
 
@@ -411,10 +415,6 @@ def _has_facts(study: Study) -> bool:
     return any(row.evidence_items for row in study.totals)
 
 
-def _has_hindsight(study: Study) -> bool:
-    return study.hindsight and any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
-
-
 BREAK_EVEN = "break-even: extra turns"
 
 #: Word, meaning, the heading of the column that it explains, and whether a study has any of it.
@@ -443,7 +443,9 @@ GLOSSARY: tuple[tuple[str, str, str, Callable[[Study], bool]], ...] = (
         "hindsight",
         "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live",
         "× hindsight",
-        _has_hindsight,
+        lambda study: (
+            study.hindsight and any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
+        ),
     ),
     (
         "repeated call",
@@ -472,6 +474,6 @@ def summarize_problems(problems: Sequence[Problem]) -> tuple[list[str], int]:
         if len(line) > 300:
             line = line[:299] + "…"
         if len(group) > 1:
-            line += f" ({figures.format_count(len(group))} times)"
+            line += f" ({format_count(len(group))} times)"
         lines.append(line)
     return lines, len(problems) - sum(map(len, list(groups.values())[:LISTED]))

@@ -6,6 +6,7 @@ one that is missed less goes sooner. Where one tool runs everything (a shell), i
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -37,8 +38,6 @@ MEASURED_WITH: Final = Masking(window=10, schedule=EveryTurnSchedule())
 
 #: A shell command's program, after a change of folder if there is one.
 _PROGRAM: Final = re.compile(r"(?P<folder>cd [^\s&|;]+ && )?(?P<program>[A-Za-z][\w.+-]*)(?=\s|$)")
-#: Characters that mean something in a glob pattern.
-_GLOB: Final = re.compile(r"([*?[])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,7 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
 def _describe_source(run: Trajectory, key: Key) -> tuple[str, str]:
     turn = run.turns[key[0] - 1]
     observation = turn.observations[key[1] - 1]
-    return escape_glob(observation.tool), _describe_program(turn, observation)
+    return glob.escape(observation.tool), _describe_program(turn, observation)
 
 
 def _describe_program(turn: Turn, observation: Observation) -> str:
@@ -126,11 +125,6 @@ def _describe_program(turn: Turn, observation: Observation) -> str:
         return "*"
     folder = "cd * && " if found["folder"] else ""
     return f"{folder}{found['program']} *"
-
-
-def escape_glob(text: str) -> str:
-    """Return a glob pattern that matches `text` and nothing else."""
-    return _GLOB.sub(r"[\1]", text)
 
 
 def _sum_tallies(tallies: Iterable[_Tally], divided: str | None = None) -> list[ToolUse]:
