@@ -15,10 +15,9 @@ from statistics import median
 from typing import Final
 
 from benchmarks.recordings import load_recordings
-from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
+from elision.lab.run_as_recorded import add_recorded_head, sizer
 from elision.strategies.spec import parse_strategy
 from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.trajectory import Trajectory

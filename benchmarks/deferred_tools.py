@@ -17,7 +17,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks.recordings import load_recordings
-from elision.lab.dialect import sizer
+from elision.lab.run_as_recorded import sizer
 from elision.manager.deferred_tools import TOOL_BUDGET, count_definition, defer_definitions
 from elision.providers.provider_table import DEFAULT_PROVIDER, find_provider
 from elision.providers.shared.tool_outlines import list_definitions

@@ -20,10 +20,9 @@ from typing import Final
 
 from benchmarks.recordings import load_recordings
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
-from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer, replay_run
+from elision.lab.run_as_recorded import add_recorded_head, sizer
 from elision.strategies.repeated_lines import LineIndex
 from elision.strategies.spec import parse_strategy
 from elision.testing.builders import call, result, turn

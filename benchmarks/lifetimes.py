@@ -19,10 +19,8 @@ from typing import Final, TypeAlias
 
 from benchmarks.recordings import load_recordings
 from elision.engine import Log
-from elision.lab.clock import calls
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
+from elision.lab.run_as_recorded import add_recorded_head, calls, sizer
 from elision.strategies.spec import parse_strategy
 from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.cache import HOUR_SECONDS

@@ -22,10 +22,9 @@ from typing import Final
 from msgspec import structs
 
 from benchmarks.recordings import load_recordings
-from elision.lab.dialect import sizer
 from elision.lab.evidence import EvidenceTally, collect_evidence
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
+from elision.lab.run_as_recorded import add_recorded_head, sizer
 from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders

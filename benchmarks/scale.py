@@ -26,10 +26,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.recordings import ROOT
 from benchmarks.synthetic_study import write_synthetic_study
-from elision.lab.candidates import parse_candidates
 from elision.lab.run_loading import load_runs
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study import manifest
 from elision.study.manifest import Shard
 from elision.study.shard_runner import run_locally, run_shards
@@ -48,9 +47,7 @@ SETTINGS: Final = StudySettings(
     hindsight=False,
 )
 _REPORT: Final = "import sys; from elision.cli.studies import load_replay_study; load_replay_study(sys.argv[1])"
-_SUMMARY: Final = (
-    "import sys; from elision.study.study_summary import summarize_batches; summarize_batches(sys.argv[1])"
-)
+_SUMMARY: Final = "import sys; from elision.study.study_tables import summarize_batches; summarize_batches(sys.argv[1])"
 
 
 def main(small: bool = False) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 
 from benchmarks.recordings import load_recordings
-from elision.lab.candidates import parse_candidates
 from elision.lab.run_loading import Loaded
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.trajectory.price_table import load_price_table
 
 SPECS = (

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from benchmarks.recordings import load_recordings
-from elision.lab.dialect import sizer
 from elision.lab.evidence import Evidence, EvidenceTally, Use, collect_evidence
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import replay_run
 from elision.lab.results import Row, total
-from elision.lab.study_rows import build_row
+from elision.lab.run_as_recorded import add_recorded_head, sizer
+from elision.lab.sent_rows import build_row
 from elision.lab.tuning.tuner import split_runs
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy

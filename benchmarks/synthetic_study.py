@@ -8,8 +8,7 @@ from typing import Final
 
 import duckdb
 
-from elision.lab.candidates import parse_candidates
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study.manifest import Shard, Unit, encode_manifest
 from elision.study.row_schema import COLUMNS
 from elision.study.study_folder import StudyFolder, StudyPlan

@@ -14,8 +14,8 @@ from time import perf_counter
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
-from elision.lab.clock import calls
 from elision.lab.replay import model_free_summarizer
+from elision.lab.run_as_recorded import calls
 from elision.stores.store import NewSession
 from elision.stores.store_urls import open_store
 from elision.strategies.spec import parse_strategy

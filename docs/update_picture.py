@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.lab.report.palette import DARK_PAPER, PAPER, Ink
-from elision.lab.report.png import render_png
-from elision.lab.report.svg import PADDING, WIDTH, Drawing, measure_text
+from elision.lab.report.svg import PADDING, WIDTH, Drawing, measure_text, render_png
 
 IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
 PICTURES: Final = {"saving-light.png": PAPER, "saving-dark.png": DARK_PAPER}

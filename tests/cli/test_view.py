@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
-from elision.lab.report.passages import FoldedText, fold_text
+from elision.lab.report.report import FoldedText, fold_text
 from elision.trajectory.control_characters import escape_controls
 from tests.cli.in_process import Command
 

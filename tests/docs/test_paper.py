@@ -28,7 +28,7 @@ from docs.paper.tables import recompute_difference
 from docs.update_paper import Outputs, build_outputs, fill_page, list_outdated
 
 from elision.errors import FormatError
-from elision.lab.dose import KNEE, LARGEST_WINDOW_ABOVE, warn_of_window
+from elision.lab.elongation import KNEE, LARGEST_WINDOW_ABOVE, warn_of_window
 from tests.docs.blocks import ROOT, prose
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from elision.formats.registry import read_runs
 from elision.gateway.dashboard.totals import compute_totals
-from elision.lab.dialect import sizer
+from elision.lab.run_as_recorded import sizer
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import SessionReport, load_session_log

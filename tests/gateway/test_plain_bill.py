@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from elision.lab.dialect import sizer
+from elision.lab.run_as_recorded import sizer
 from elision.manager.session_history import load_session_log
 from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from elision.cli.view_report import ViewReporter
 from elision.formats.registry import read_runs
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.report.terminal import print_report
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.lab.views import ViewAt, list_views, to_json
 from elision.providers.anthropic import render as render_anthropic
 from elision.providers.openai_chat import render as render_openai_chat

@@ -16,7 +16,6 @@ from elision.lab.bill_check import (
     NEAR_TOTAL,
     BillCheck,
     BillChecks,
-    SimulatedCall,
     check_bill,
     divide_difference,
     explain_difference,
@@ -57,14 +56,14 @@ def change_amounts(run: Trajectory, factor: float) -> Trajectory:
 
 def test_the_parts_add_up() -> None:
     """Another price, a longer prompt and fewer reads: each alone is its part, together they are the difference."""
-    price = [SimulatedCall(bill(9_000, 8_000, 1.1), 9_000, bill(9_000, 8_000).usd or 0)]
-    longer = [SimulatedCall(bill(9_000, 8_000), 9_900, bill(9_900, 8_800).usd or 0)]
-    fewer = [SimulatedCall(bill(9_000, 8_000), 9_000, bill(9_000, 4_000).usd or 0)]
+    price = [(bill(9_000, 8_000, 1.1), 9_000, bill(9_000, 8_000).usd or 0)]
+    longer = [(bill(9_000, 8_000), 9_900, bill(9_900, 8_800).usd or 0)]
+    fewer = [(bill(9_000, 8_000), 9_000, bill(9_000, 4_000).usd or 0)]
     for calls, part in ((price, "amounts"), (longer, "lengths"), (fewer, "cache")):
         found = divide_difference(calls, PRICES)
         assert getattr(found, part) == pytest.approx(found.share * found.billed)
         assert abs(found.share) > 0.05
-    together = divide_difference([SimulatedCall(bill(9_000, 8_000, 1.1), 9_900, bill(9_900, 4_000).usd or 0)], PRICES)
+    together = divide_difference([(bill(9_000, 8_000, 1.1), 9_900, bill(9_900, 4_000).usd or 0)], PRICES)
     assert min(abs(together.amounts), abs(together.lengths), abs(together.cache)) > 0
     assert together.share == pytest.approx((bill(9_900, 4_000).usd or 0) / together.billed - 1)
 
@@ -138,7 +137,7 @@ def test_what_the_log_says_of_a_prompts_length_is_named(model: str, cause: str, 
         )
         for index in (1, 2)
     )
-    longer = [SimulatedCall(usage, 9_900, bill(9_900, 8_800).usd or 0)]
+    longer = [(usage, 9_900, bill(9_900, 8_800).usd or 0)]
     text = explain_difference(divide_difference(longer, PRICES), run, Calibration(calls=calls))
     assert text.startswith("our count of the prompts is +10.0 % off")
     assert said in text

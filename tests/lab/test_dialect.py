@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import SpecError
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import add_recorded_head, sizer
 from elision.lab.run_loading import load_runs
 from elision.lab.views import list_views
 from elision.providers.provider_table import find_provider

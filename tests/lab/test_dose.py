@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.lab.dose import is_above_knee
+from elision.lab.elongation import is_above_knee
 
 
 @pytest.mark.parametrize(

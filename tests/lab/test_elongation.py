@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SpecError
-from elision.lab.candidates import default_candidates, parse_candidates
 from elision.lab.elongation import (
     LATE,
     OPENHANDS,
@@ -25,7 +24,7 @@ from elision.lab.elongation import (
 from elision.lab.results import Study
 from elision.lab.run_loading import load_runs
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import StudySettings, default_candidates, parse_candidates
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from tests.corpus import CORPUS, reproduces

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.trajectory.content import make_content
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory

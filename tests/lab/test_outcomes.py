@@ -58,7 +58,7 @@ def test_differences_within_pairs() -> None:
 def test_what_has_no_partner_is_listed() -> None:
     runs = [run("a"), run("b"), run("c", "masking")]
     study = join_outcomes(runs, OutcomeSet(outcomes=(outcome("a", True, "raw"), outcome("z", False, "raw"))))
-    assert [each.run.instance for each in study.strategies[0].joined] == ["a"]
+    assert [each.instance for each in study.strategies[0].joined] == ["a"]
     assert [each.instance for each in study.no_outcome] == ["b", "c"]
     assert [each.instance for each in study.no_run] == ["z"]
     assert study.shared == study.differences == ()
@@ -68,7 +68,7 @@ def test_nothing_handed_in_is_not_solved() -> None:
     """Of a whole benchmark only instances that were run count."""
     absent = (outcome("b", False, "raw"), outcome("never run", False, "raw"))
     study = join_outcomes([run("a"), run("b")], OutcomeSet(outcomes=(outcome("a", True, "raw"),), absent=absent))
-    assert [(each.run.instance, each.solved) for each in study.strategies[0].joined] == [("a", True), ("b", False)]
+    assert [(each.instance, each.solved) for each in study.strategies[0].joined] == [("a", True), ("b", False)]
     assert study.no_run == ()
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_dropped(held: dict[tuple[str, str], bool], graded: dict[tupl
             join_outcomes(runs, outcomes)
         return
     study = join_outcomes(runs, outcomes)
-    joined = {(row.strategy, each.run.instance): each.solved for row in study.strategies for each in row.joined}
+    joined = {(row.strategy, each.instance): each.solved for row in study.strategies for each in row.joined}
     assert joined == {key: graded[key] for key in held.keys() & graded.keys()}
     assert {(each.strategy, each.instance) for each in study.no_outcome} == held.keys() - graded.keys()
     assert {(each.strategy, each.instance) for each in study.no_run} == graded.keys() - held.keys()

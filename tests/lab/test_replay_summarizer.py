@@ -15,14 +15,13 @@ from rich.console import Console
 
 from elision.cli.app import app
 from elision.errors import SpecError
-from elision.lab.candidates import parse_candidates
 from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices
 from elision.lab.report import terminal, wording
 from elision.lab.report.replay_report import build_replay_report
 from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.summarizers.prompt_template import SummaryPrompt
 from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set, find_prices

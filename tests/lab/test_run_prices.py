@@ -7,11 +7,10 @@ from datetime import date
 
 import pytest
 
-from elision.lab.candidates import Candidate
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import describe_unpriced, find_recorded_prices, list_model_uses, sum_up_prices
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import Candidate, StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import make_content
 from elision.trajectory.price_table import load_price_table

@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
 from elision.lab.results import BILLED, RECORDED
+from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
 from elision.lab.run_prices import find_recorded_prices
 from elision.lab.sent_rows import SentRows, replay_as_sent
 from elision.strategies.spec import parse_strategy

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from elision.lab.results import Composition, sum_compositions
 from elision.lab.run_loading import load_runs
-from elision.lab.token_composition import Composition, measure_run, sum_compositions
+from elision.lab.study import measure_run
 from elision.trajectory.content import Text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
@@ -58,16 +59,14 @@ def test_commands_in_text_are_calls() -> None:
 
 
 def test_formats_are_apart() -> None:
-    """One entry per format, in order of their names; a sum over formats has no name."""
+    """One entry per format, in order of their names."""
     loaded = load_runs([RUNS / "swe-agent-sympy-20801.traj.gz", RUNS / "mini-swe-agent-marshmallow-1343.traj.json.gz"])
     measured = [measure_run(run, SIZER) for run in (*loaded.runs, loaded.runs[0])]
     found = sum_compositions([*measured, None])
     assert [(each.reader, each.runs) for each in found] == [("mini-swe-agent", 1), ("swe-agent", 2)]
     whole = found[0] + found[1]
-    assert (whole.reader, whole.runs) == ("", 3)
     assert whole.turn_tokens == sum(each.turn_tokens for each in found)
     assert sum_compositions([]) == ()
-    assert Composition(reader="x").share_of_turns(0) is None
 
 
 @reproduces("tool results are 83 % of the turns' tokens in SWE-agent")
@@ -75,4 +74,4 @@ def test_most_tokens_of_swe_agent_are_tool_results() -> None:
     """The paper has 84 %."""
     counting = Sizer(make_counter("o200k"))
     (found,) = sum_compositions(measure_run(run, counting) for run in load_runs([CORPUS / "swe-agent-traj"]).runs)
-    assert found.share_of_turns(found.observations) == pytest.approx(0.83, abs=0.01)
+    assert found.observation_share == pytest.approx(0.83, abs=0.01)

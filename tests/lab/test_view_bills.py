@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.lab.candidates import parse_candidates
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.recorded_sizer import size_run
 from elision.lab.results import BILLED, RECORDED
+from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
 from elision.lab.run_loading import load_runs
 from elision.lab.run_prices import find_recorded_prices
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings
-from elision.lab.view_bills import EVERYTHING, VIEW, ViewBills, bill_views
+from elision.lab.study_settings import StudySettings, parse_candidates
+from elision.lab.views import EVERYTHING, VIEW, ViewBills, bill_views
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.trajectory import Trajectory
 

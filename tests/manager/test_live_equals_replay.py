@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.formats.registry import read_runs
-from elision.lab.clock import calls
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
+from elision.lab.run_as_recorded import add_recorded_head, calls
 from elision.lab.views import ViewAt, list_views
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options

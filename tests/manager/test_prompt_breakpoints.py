@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elision import Advanced
-from elision.lab.dialect import sizer
+from elision.lab.run_as_recorded import sizer
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
 from elision.manager.session_history import load_session_log

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup
 from elision.errors import BudgetError
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.strategies.budget import Budget
 from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices

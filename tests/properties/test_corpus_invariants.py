@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from elision.formats.registry import read_runs
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, decide, hold_view, make_plain_terms, run_pass
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.trajectory.events import Event, PassDecided, SummaryFailed, TurnAmended, UsageReported, WindowLearned
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, PassDecided, SessionOpened
 from elision.trajectory.trajectory import Trajectory

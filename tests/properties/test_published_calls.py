@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.manager import ContextManager
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.digest import write_digest

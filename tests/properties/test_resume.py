@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup
 from elision.formats.registry import read_runs
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
 from elision.strategies.budget import Budget
 from elision.strategies.spec import parse_strategy

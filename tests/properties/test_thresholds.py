@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
-from elision.lab.clock import calls
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import add_recorded_head, calls
 from elision.strategies.spec import parse_strategy
 from elision.strategies.two_tier import TwoTier
 from elision.summarizers.digest import write_digest

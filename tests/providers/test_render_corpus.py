@@ -22,9 +22,8 @@ from pydantic import TypeAdapter
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
-from elision.lab.clock import calls
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.replay import model_free_summarizer
+from elision.lab.run_as_recorded import add_recorded_head, calls
 from elision.providers.anthropic.breakpoints import add_breakpoints, choose_breakpoints
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer

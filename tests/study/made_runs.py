@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from elision.lab.candidates import parse_candidates
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study.manifest import Shard
 from elision.study.shard_work import ReplayWork, ShardTask
 from elision.study.study_folder import StudyFolder, StudyPlan

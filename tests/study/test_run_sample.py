@@ -8,7 +8,7 @@ import pytest
 
 from elision.formats.registry import read_runs
 from elision.lab.evidence import collect_evidence, common_items, measure_noise
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.study import run_sample
 from elision.study.manifest import list_units
 from elision.study.run_sample import FormatSample, decode_sample, load_tuning_sample, take_sample

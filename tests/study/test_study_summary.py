@@ -11,9 +11,8 @@ pytest.importorskip("duckdb", reason="the extra `study` is not installed")
 
 from benchmarks.synthetic_study import SETTINGS, write_synthetic_study
 
-from elision.study import study_summary
-from elision.study.study_summary import find_worst_runs, load_summary, summarize_batches
-from elision.study.study_tables import open_study
+from elision.study import study_tables
+from elision.study.study_tables import find_worst_runs, load_summary, open_study, summarize_batches
 
 _Tables = tuple[list[dict[str, Any]], list[dict[str, Any]], list[tuple[int, str]]]
 
@@ -34,8 +33,8 @@ def read_summary(study: Path) -> tuple[_Tables, int]:
 
 def test_finished_batches_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The report is the same, reads the rows of unfinished batches only, and a part that is lost is not in it."""
-    monkeypatch.setattr(study_summary, "BATCH", 3)
-    monkeypatch.setattr(study_summary, "LISTED_RUNS", 7)
+    monkeypatch.setattr(study_tables, "BATCH", 3)
+    monkeypatch.setattr(study_tables, "LISTED_RUNS", 7)
     write_synthetic_study(tmp_path, 80, 10)
     parts = sorted((tmp_path / "rows").iterdir())
     parts[6].rename(tmp_path / "later")

@@ -11,9 +11,9 @@ from elision.audit.habits import HABITS, Habit
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.audit.tool_bills import ToolBill, sum_tools
-from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
+from elision.lab.study_settings import RECOMMENDED
 from elision.trajectory.run_roles import ROLES, Role
 from elision.trajectory.trajectory import Problem
 

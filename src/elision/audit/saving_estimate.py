@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from elision.lab.candidates import RECOMMENDED
-from elision.lab.dialect import sizer
-from elision.lab.head_estimate import add_recorded_head
 from elision.lab.ratios import divide_or_none
-from elision.lab.recorded_sizer import size_run
 from elision.lab.replay import replay_run
 from elision.lab.results import BILLED, SentSummary
+from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
 from elision.lab.sent_rows import replay_as_sent
+from elision.lab.study_settings import RECOMMENDED
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory

@@ -10,7 +10,7 @@ from elision.cli.outputs import print_json
 from elision.config import load_settings
 from elision.errors import BudgetError
 from elision.lab.forecast import CALLS, MEDIAN_CALLS, forecast_session, is_due_by_turns
-from elision.lab.report.fitting import print_text
+from elision.lab.report.terminal import print_text
 from elision.manager.context_options import Options
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy

@@ -54,7 +54,7 @@ def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ())
     """
     if files.get("png"):
         # Slow to import: it draws.
-        from elision.lab.report.png import load_resvg
+        from elision.lab.report.svg import load_resvg
 
         load_resvg()
     sources = {path.resolve() for path in inputs}
@@ -153,7 +153,7 @@ def _render_file(report: Report, kind: str, render: Callable[[str], bytes] | Non
     if kind == "html":
         return encode_text(build_page(report))
     if kind == "png":
-        from elision.lab.report.png import render_png
+        from elision.lab.report.svg import render_png
 
         return render_png(draw_picture(report))
     assert render is not None

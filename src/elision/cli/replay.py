@@ -37,8 +37,8 @@ from elision.errors import FormatError, OutputError, SpecError, install
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from elision.lab.progress import StudyProgress
     from elision.lab.replay_summarizer import ReplaySummarizer
+    from elision.lab.replay_workers import StudyProgress
     from elision.lab.report.report import Section
     from elision.lab.results import Study
     from elision.lab.run_loading import Loaded
@@ -145,10 +145,9 @@ def replay(
     from elision.cli.console import open_notes
     from elision.cli.outputs import check_outputs
     from elision.cli.reader_bugs import exit_on_reader_bug
-    from elision.lab.candidates import parse_candidates
     from elision.lab.run_loading import load_runs, set_recorded_windows
     from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
-    from elision.lab.study_settings import StudySettings
+    from elision.lab.study_settings import StudySettings, parse_candidates
     from elision.providers.provider_table import find_provider
 
     notes = open_notes(quiet)

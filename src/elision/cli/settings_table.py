@@ -14,8 +14,8 @@ from elision.cli.console import open_console, open_notes
 from elision.cli.outputs import print_json
 from elision.config import SettingEntry, Settings, load_settings
 from elision.config.effective_settings import NOWHERE
-from elision.lab.dose import warn_of_window
-from elision.lab.report.fitting import open_table, print_text
+from elision.lab.elongation import warn_of_window
+from elision.lab.report.terminal import open_table, print_text
 from elision.trajectory.control_characters import escape_controls
 
 #: Columns from which on there is room for what each setting means.

@@ -34,7 +34,7 @@ def show(
     from elision.cli.outputs import show_report
     from elision.cli.session_names import choose_session
     from elision.config import load_settings
-    from elision.lab.dialect import sizer
+    from elision.lab.run_as_recorded import sizer
     from elision.manager.session_history import add_plateau_guard, load_session_log
     from elision.stores.store_urls import open_existing
 

@@ -24,7 +24,7 @@ from elision.cli.outputs import print_json
 from elision.cli.progress_meter import ProgressMeter
 from elision.errors import SpecError
 from elision.lab.report.figures import format_count, format_plural, neutralize_text
-from elision.lab.report.fitting import open_table
+from elision.lab.report.terminal import open_table
 from elision.lab.results import Study
 from elision.lab.run_prices import describe_prices_of
 from elision.lab.study_settings import StudySettings
@@ -34,8 +34,7 @@ from elision.study.shard_work import ReplayWork, ShardTask, ShardWork
 from elision.study.study_folder import StudyFolder
 from elision.study.study_report import build_study, list_billed_models, list_uses
 from elision.study.study_setup import describe_settings, prepare_study, restore_settings
-from elision.study.study_summary import BATCH, SUMMARY_FOLDER, summarize_batches
-from elision.study.study_tables import open_study
+from elision.study.study_tables import BATCH, SUMMARY_FOLDER, open_study, summarize_batches
 from elision.trajectory.prices import Prices
 
 #: Exit code where shards failed three times.

@@ -25,7 +25,7 @@ from elision.cli.options import (
     choose_prices,
 )
 from elision.errors import OutputError
-from elision.lab.tuning.tune_defaults import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
+from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -172,6 +172,6 @@ def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, 
 
 def _write_toml(result: Tuning, made_by: Provenance, kind: str) -> bytes:
     from elision.cli.outputs import encode_text
-    from elision.lab.report.settings_file import write_settings
+    from elision.lab.report.tuning_report import write_settings
 
     return encode_text(write_settings(result, made_by))

@@ -27,8 +27,7 @@ from elision.trajectory.control_characters import escape_controls
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from elision.lab.view_bills import ViewBills
-    from elision.lab.views import ViewAt
+    from elision.lab.views import ViewAt, ViewBills
     from elision.trajectory.trajectory import Problem, Trajectory
 
 #: Problems of a file that are told one by one.
@@ -66,12 +65,9 @@ def view(
     from elision.cli.console import open_notes
     from elision.cli.outputs import check_outputs, make_provenance, show_report
     from elision.cli.reader_bugs import exit_on_reader_bug
-    from elision.lab.dialect import sizer
-    from elision.lab.head_estimate import add_recorded_head
-    from elision.lab.recorded_sizer import size_run
+    from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
     from elision.lab.run_prices import describe_prices_of, find_recorded_prices, list_model_uses
-    from elision.lab.view_bills import bill_views
-    from elision.lab.views import list_views
+    from elision.lab.views import bill_views, list_views
     from elision.providers.provider_table import find_provider
     from elision.strategies.spec import parse_strategy
 

@@ -24,8 +24,7 @@ from elision.lab.report.report import (
 )
 from elision.lab.report.sent_wording import describe_sent, label_sent_rows
 from elision.lab.results import BILLED, RECORDED
-from elision.lab.view_bills import EVERYTHING, ViewBills
-from elision.lab.views import ViewAt
+from elision.lab.views import EVERYTHING, ViewAt, ViewBills
 from elision.providers.shared.base_renderer import describe_part
 from elision.trajectory.content import Content, Text
 from elision.trajectory.control_characters import escape_controls

@@ -35,15 +35,6 @@ RULED_OUT: Final = 0.01
 SAME_RATIO: Final = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedCall:
-    """One call of the run's own model, billed and simulated. tokens, usd: of the simulated prompt, and of the call."""
-
-    billed: Usage
-    tokens: int
-    usd: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """What a simulated bill is more than the recorded one, in USD, by part.
@@ -65,27 +56,29 @@ class Difference:
         return divide_or_zero(self.amounts + self.cache + self.lengths, self.billed)
 
 
-def divide_difference(calls: Iterable[SimulatedCall], prices: Prices) -> Difference:
-    """Return the difference of the bills of `calls` in its parts."""
+def divide_difference(calls: Iterable[tuple[Usage, int, float]], prices: Prices) -> Difference:
+    """Return the difference of the bills of `calls` in its parts.
+
+    calls: of the run's own model, as billed; the tokens of the simulated prompt, and its cost in USD.
+    """
     billed = amounts = cache = lengths = 0.0
     prompt = simulated = 0
     ratios = []
-    for call in calls:
-        usage = call.billed
-        scale = call.tokens / usage.prompt
+    for usage, tokens, usd in calls:
+        scale = tokens / usage.prompt
         hour = usage.cache_read + usage.cache_write_1h if usage.cache_write_1h else 0
         listed = prices.bill_call(usage.prompt, usage.cache_read, usage.output, hour).usd
         # As long as simulated, with the share that was read from the cache.
         resized = prices.bill_call(
-            call.tokens, round(scale * usage.cache_read), usage.output, min(round(scale * hour), call.tokens)
+            tokens, round(scale * usage.cache_read), usage.output, min(round(scale * hour), tokens)
         ).usd
         stated = usage.usd or 0.0
         billed += stated
         amounts += listed - stated
         lengths += resized - listed
-        cache += call.usd - resized
+        cache += usd - resized
         prompt += usage.prompt
-        simulated += call.tokens
+        simulated += tokens
         ratios.append(stated / listed if listed else 1.0)
     return Difference(
         billed=billed,
@@ -143,8 +136,8 @@ def check_bill(run: Trajectory, tokens: str) -> BillCheck:
         return BillCheck(file=run.file, trajectory=run.id, sending=as_sent.summary)
     own = [call for call in calibration.calls if is_same_model(call.model, run.model)]
     replayed = [as_sent.replay.calls[call.index - 1] for call in own]
-    sent = [SimulatedCall(call.billed, seen.tokens, seen.usd) for call, seen in zip(own, replayed, strict=True)]
-    counted = [SimulatedCall(call.billed, call.counted.prompt, call.counted.usd or 0.0) for call in own]
+    sent = [(call.billed, seen.tokens, seen.usd) for call, seen in zip(own, replayed, strict=True)]
+    counted = [(call.billed, call.counted.prompt, call.counted.usd or 0.0) for call in own]
     as_recorded = divide_difference(sent, prices)
     simulations = (("As recorded", as_recorded), ("Ours", divide_difference(counted, prices)))
     return BillCheck(

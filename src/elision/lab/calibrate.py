@@ -9,11 +9,13 @@ about.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from elision.engine import count_output_tokens
@@ -82,15 +84,7 @@ class Billing:
         """
         if self.prices is None:
             return Usage(input=prompt - read, cache_read=read, output=output)
-        bill = self.prices.bill_call(prompt, read, output, hour)
-        return Usage(
-            input=bill.input,
-            cache_read=bill.cache_read,
-            cache_write=bill.cache_write,
-            output=bill.output,
-            usd=bill.usd,
-            cache_write_1h=bill.cache_write_1h,
-        )
+        return Usage(**msgspec.structs.asdict(self.prices.bill_call(prompt, read, output, hour)))
 
     def cost_usd(self, usage: Usage) -> float | None:
         """What recorded token counts cost, in USD: as recorded, else at the list price."""
@@ -204,11 +198,6 @@ class Calibration:
             return None
         return ours / billed - 1
 
-    @property
-    def has_changed_prefix(self) -> bool:
-        """Whether the recording agent changed a prefix, which no message shows."""
-        return any(call.cause == "changed-prefix" for call in self.calls)
-
     def to_json(self) -> dict[str, Any]:
         return {
             "file": self.file,
@@ -254,7 +243,7 @@ class CalibrationStudy:
 
     @property
     def steady_runs(self) -> tuple[Calibration, ...]:
-        return tuple(run for run in self.cached if not run.has_changed_prefix)
+        return tuple(run for run in self.cached if "changed-prefix" not in run.causes)
 
     @property
     def near_runs(self) -> tuple[Calibration, ...]:
@@ -300,28 +289,19 @@ def calibration_figures(run: Calibration) -> dict[str, Any]:
     restarts = [call.restart for call in run.calls]
     return {
         "calls": len(run.calls),
-        "billed": _usage_json(run.billed),
-        "counted": _usage_json(run.counted),
-        "lengths": _usage_json(run.lengths),
+        **{name: _encode_usage(getattr(run, name)) for name in ("billed", "counted", "lengths")},
         "difference": run.difference,
         "difference_elsewhere": run.elsewhere,
         "length_difference": run.length_difference,
         "usd_difference": run.usd_difference,
         "compactions": {"recorded": restarts.count("recorded"), "inferred": restarts.count("inferred")},
-        "causes": {cause: {"calls": tally.calls, "tokens": tally.tokens} for cause, tally in run.causes.items()},
+        "causes": {cause: asdict(tally) for cause, tally in run.causes.items()},
     }
 
 
-def _usage_json(usage: Usage) -> dict[str, Any]:
-    return {
-        "prompt": usage.prompt,
-        "input": usage.input,
-        "cache_write": usage.cache_write,
-        "cache_read": usage.cache_read,
-        "output": usage.output,
-        "usd": usage.usd,
-        "read_share": read_share(usage),
-    }
+def _encode_usage(usage: Usage) -> dict[str, Any]:
+    parts = ("prompt", "input", "cache_write", "cache_read", "output", "usd")
+    return {**{name: getattr(usage, name) for name in parts}, "read_share": read_share(usage)}
 
 
 # -- one run ----------------------------------------------------------------------------------------------------------
@@ -333,7 +313,13 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         return None
     sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
-    billings = _open_billings(sent)
+    #: Model -> how it is billed, on the day of its first call.
+    billings: dict[str, Billing] = {}
+    writes = {request.model for request in sent if request.usage.cache_write}
+    for request in sent:
+        if request.model not in billings:
+            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
+            billings[request.model] = open_billing(request.model, day, writes=request.model in writes)
     books = _CalibrationLedger(
         billings,
         warm=sent[0].usage.cache_read if sent[0].call == 1 else 0,
@@ -352,38 +338,20 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
     )
 
 
-def _open_billings(sent: Iterable[RecordedRequest]) -> dict[str, Billing]:
-    """Model -> how it is billed, on the day of its first call."""
-    found: dict[str, Billing] = {}
-    writes = {request.model for request in sent if request.usage.cache_write}
-    for request in sent:
-        if request.model not in found:
-            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
-            found[request.model] = open_billing(request.model, day, writes=request.model in writes)
-    return found
-
-
 def open_billing(model: str, on: date | None, *, writes: bool) -> Billing:
     """How `model` is billed on a day. writes: whether its recorded bills hold cache writes.
 
     A model without a price keeps the cache rules of the provider it names, or of the way of billing it shows.
     """
-    try:
+    with suppress(PriceError):
         prices = find_prices(model, on=on)
         return Billing(prices=prices, rules=prices.cache)
-    except PriceError:
-        return Billing(prices=None, rules=_find_cache_rules(model, writes=writes))
-
-
-def _find_cache_rules(model: str, *, writes: bool) -> CacheRules:
     providers = load_price_table().providers
     if writes:
-        return providers["anthropic"].cache
+        return Billing(prices=None, rules=providers["anthropic"].cache)
     hosts = model.lower().split("/")[:-1]
-    for provider in providers.values():
-        if provider.hosts.intersection(hosts):
-            return provider.cache
-    return CacheRules()
+    named = (provider.cache for provider in providers.values() if provider.hosts.intersection(hosts))
+    return Billing(prices=None, rules=next(named, CacheRules()))
 
 
 class _CalibrationLedger:
@@ -405,15 +373,7 @@ class _CalibrationLedger:
     def add_call(self, request: RecordedRequest, output: int) -> CalibratedCall:
         model = request.model
         lengths = self._bill_request(self._lengths[model], request, request.billed, output)
-        moment = _Moment(
-            request=request,
-            before=self._before.get(model),
-            interleaved=self._newest not in ("", model),
-            rules=self._billings[model].rules,
-            simulated=lengths.cache_read,
-            no_cache=self._no_cache,
-        )
-        cause = find_cause(moment)
+        cause = self._find_cause(request, lengths.cache_read)
         finding = make_finding(cause, request.usage, is_restart=bool(request.restart))
         counted = self._bill_request(self._counted[model], request, request.counted, output, finding)
         self._before[model], self._newest = request, model
@@ -428,6 +388,33 @@ class _CalibrationLedger:
             growth=request.growth,
         )
 
+    def _find_cause(self, request: RecordedRequest, simulated: int) -> Cause | None:
+        """Return the likely cause why this call did not simply read what the one before left; None where it did.
+
+        simulated: tokens that it reads by the rules of the cache.
+        """
+        usage, rules = request.usage, self._billings[request.model].rules
+        before = self._before.get(request.model)
+        left = before.usage.prompt if before else 0
+        slack = max(ROUNDING_TOKENS, int(ROUNDING * usage.prompt))
+        is_lost = left - usage.cache_read > slack
+        has_more = usage.cache_read - simulated > slack
+        is_late = before is not None and _has_expired(before, request, rules)
+        by_prefix = rules.kind == "prefix"
+        possible: tuple[tuple[Cause, bool], ...] = (
+            ("no-cache", self._no_cache),
+            ("compaction", request.restart != ""),
+            ("kept-longer", has_more and is_late),
+            ("answer", has_more and by_prefix and before is not None),
+            ("gap", is_lost and is_late),
+            ("minimum", is_lost and left < rules.minimum),
+            ("second-model", before is None and self._newest not in ("", request.model)),
+            ("missed", is_lost and by_prefix),
+            ("changed-prefix", is_lost),
+            ("unsent", request.unsent > 0),
+        )
+        return next((cause for cause, holds in possible if holds), None)
+
     def _bill_request(
         self,
         cache: PromptCache,
@@ -440,67 +427,12 @@ class _CalibrationLedger:
         return self._billings[request.model].build_usage(view.tokens, read, output, view.hour_tokens)
 
 
-# -- why --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Moment:
-    """What is known of one call when its cause is looked for.
-
-    before: this model's call before. interleaved: whether another model's call came in between. simulated: tokens read.
-    """
-
-    request: RecordedRequest
-    before: RecordedRequest | None
-    interleaved: bool
-    rules: CacheRules
-    simulated: int
-    no_cache: bool = False
-
-    @property
-    def slack(self) -> int:
-        return max(ROUNDING_TOKENS, int(ROUNDING * self.request.usage.prompt))
-
-    @property
-    def left(self) -> int:
-        """Prompt tokens that the call before left in the cache."""
-        return self.before.usage.prompt if self.before else 0
-
-    @property
-    def is_lost(self) -> bool:
-        return self.left - self.request.usage.cache_read > self.slack
-
-    @property
-    def has_more(self) -> bool:
-        return self.request.usage.cache_read - self.simulated > self.slack
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the entry of the call before was dead by now."""
-        if self.before is None or self.before.now is None or self.request.now is None:
-            return False
-        kept = self.before.billed.hour_length >= self.before.billed.length
-        return self.request.now - self.before.now > (HOUR_SECONDS if kept else self.rules.ttl)
-
-
-#: The first that holds is the cause.
-_WHY: Final[tuple[tuple[Cause, Callable[[_Moment], bool]], ...]] = (
-    ("no-cache", lambda moment: moment.no_cache),
-    ("compaction", lambda moment: bool(moment.request.restart)),
-    ("kept-longer", lambda moment: moment.has_more and moment.is_late),
-    ("answer", lambda moment: moment.has_more and moment.rules.kind == "prefix" and bool(moment.before)),
-    ("gap", lambda moment: moment.is_lost and moment.is_late),
-    ("minimum", lambda moment: moment.is_lost and moment.left < moment.rules.minimum),
-    ("second-model", lambda moment: moment.interleaved and moment.before is None),
-    ("missed", lambda moment: moment.is_lost and moment.rules.kind == "prefix"),
-    ("changed-prefix", lambda moment: moment.is_lost),
-    ("unsent", lambda moment: moment.request.unsent > 0),
-)
-
-
-def find_cause(moment: _Moment) -> Cause | None:
-    """The likely cause why this call did not simply read what the one before left; None where it did."""
-    return next((cause for cause, holds in _WHY if holds(moment)), None)
+def _has_expired(before: RecordedRequest, request: RecordedRequest, rules: CacheRules) -> bool:
+    """Return whether the entry of the call before was dead by now."""
+    if before.now is None or request.now is None:
+        return False
+    is_for_an_hour = before.billed.hour_length >= before.billed.length
+    return request.now - before.now > (HOUR_SECONDS if is_for_an_hour else rules.ttl)
 
 
 def make_finding(cause: Cause | None, usage: Usage, *, is_restart: bool) -> CacheFinding:

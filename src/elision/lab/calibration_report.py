@@ -54,7 +54,10 @@ def build_calibration_sections(study: CalibrationStudy, *, detail: bool = False)
     cached = [(name, run) for name, run in zip(names, study.runs, strict=True) if run.cached]
     if cached:
         title = "Our prompt tokens against the billed ones, share of them read from cache, and USD"
-        yield Section(title, [_build_shares_table(cached, study)])
+        rows = [TableRow([name, *_list_share_cells(run)]) for name, run in cached]
+        if len(cached) > 1:
+            rows.append(TableRow(["all", *_list_share_cells(study.total)], "strong"))
+        yield Section(title, [Table([Column("run"), *_SHARES], rows, least=_NAME, clip="start")])
         yield from _show_causes(cached, study)
         if detail:
             yield from (Section(name, [_build_bill_table(run)]) for name, run in cached)
@@ -95,13 +98,6 @@ def _strip_suffixes(file: str) -> str:
     while name.endswith(_SUFFIXES):
         name = name.rpartition(".")[0]
     return name or file
-
-
-def _build_shares_table(cached: Sequence[tuple[str, Calibration]], study: CalibrationStudy) -> Table:
-    rows = [TableRow([name, *_list_share_cells(run)]) for name, run in cached]
-    if len(cached) > 1:
-        rows.append(TableRow(["all", *_list_share_cells(study.total)], "strong"))
-    return Table([Column("run"), *_SHARES], rows, least=_NAME, clip="start")
 
 
 def _list_share_cells(run: Calibration) -> list[Words]:

@@ -18,6 +18,7 @@ from elision.errors import MissingExtra
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
+from elision.strategies.triggers import TurnRhythm
 from elision.trajectory.prices import Prices, Rates
 
 try:
@@ -47,19 +48,6 @@ class CheapestPlan:
     def apply_to(self, strategy: Strategy) -> Strategy:
         """Return `strategy` as the plan has it: acting at these calls, and without folding, which no plan knows."""
         return replace(strategy, schedule=self.schedule, fold=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryRhythm:
-    """When a summary is allowed: `every` turns behind the last one (0: never). All but the newest `tail` join it."""
-
-    every: int = 0
-    tail: int = 0
-
-    @property
-    def wait(self) -> int:
-        """How many calls after the first turn that a summary leaves out the next summary may come."""
-        return max(self.every, self.tail + 1) + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +102,7 @@ class _Holding:
 class PlanSearch:
     """Every state of one run, the cheapest way to reach it, and the cheapest way to the run's end."""
 
-    def __init__(self, run: RunFigures, rhythm: SummaryRhythm) -> None:
+    def __init__(self, run: RunFigures, rhythm: TurnRhythm) -> None:
         self.run = run
         self.rhythm = rhythm
         self.last = len(run.raw) - 1
@@ -124,7 +112,7 @@ class PlanSearch:
         block = BLOCK_TOKENS + run.limit + run.said[self.covers] + run.quoted[self.covers]
         self.shifts = np.where(calls > 0, block - (run.start[self.covers + 1] - run.head), 0)
         # Row s: the newest summary is that of call s; row 0: there is none.
-        height = self.last + 1 if rhythm.every else 1
+        height = self.last + 1 if rhythm.turns else 1
         #: Of what may be hidden: the last row in which no summary covers it.
         self.live = np.minimum(np.searchsorted(self.covers, run.turn, side="left"), height) - 1
         #: By row: how many of what may be hidden its summary covers.
@@ -136,7 +124,7 @@ class PlanSearch:
         #: How each was reached: the masking before; of a summary its row and masking before.
         self.mask_from = np.zeros((height, self.last + 1), dtype=np.int32)
         self.summary_from = np.zeros((2, self.last + 1), dtype=np.int32)
-        if rhythm.every:
+        if rhythm.turns:
             self._bill_summaries()
 
     def solve(self, on_progress: Callable[[float], None] | None = None) -> CheapestPlan:
@@ -158,7 +146,7 @@ class PlanSearch:
     def _share_done(self, maskings: int) -> float:
         """The share of the work that is done after so many of the steps: their matrices' sizes differ."""
         part = maskings / (self.last + 1)
-        if self.rhythm.every:
+        if self.rhythm.turns:
             return part * part * (3 - 2 * part)
         return part * (2 - part)
 
@@ -218,7 +206,7 @@ class PlanSearch:
         state = _Holding(masking, rows, held[:, :-1], tokens, cached)
         if len(calls):
             self._mask(state, calls)
-        if self.rhythm.every:
+        if self.rhythm.turns:
             self._summarize(state)
         row = int(np.argmin(held[:, -1]))
         return float(held[row, -1]), int(rows[row])

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
-from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
 from elision.strategies.policy import PolicyOptions
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.selectors import Selector
 from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
 from elision.strategies.triggers import SummaryTrigger
 from elision.trajectory.content import Text
 from elision.trajectory.plan import SummaryRequest
@@ -57,7 +55,8 @@ class Forecast:
 def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
     """Run `strategy` over the typical session. Raises BudgetError where its head and newest turn do not fit."""
     session = Log.fold((), LogSetup(_estimate_strategy(strategy), prices, Sizer(make_counter("estimate"))))
-    session.set_head(_build_head())
+    task = Message(role="user", content=(Text("Find out why the tests fail, and mend it."),))
+    session.set_head(Head(messages=(task,), hidden_tokens=HEAD_TOKENS - CHARS_PER_TOKEN * 3))
     first_placeholder = first_summary = None
     largest = raw = 0
     for number in range(1, CALLS + 1):
@@ -97,12 +96,10 @@ class _EstimatedStrategy(Strategy):
 
 def is_due_by_turns(strategy: Strategy) -> bool:
     """Whether its acts come at the same calls in every run, whatever the sizes and prices."""
-    if not isinstance(strategy.schedule, EveryTurnSchedule) or strategy.budget is not None or strategy.rules:
+    rhythm = strategy.rhythm
+    if rhythm is None or rhythm.counts_tokens:
         return False
-    match strategy:
-        case Masking() | Summarization(summarize_tokens=None) | Hybrid(summarize_tokens=None):
-            return True
-    return False
+    return isinstance(strategy.schedule, EveryTurnSchedule) and strategy.budget is None and not strategy.rules
 
 
 def _estimate_strategy(strategy: Strategy) -> Strategy:
@@ -118,11 +115,6 @@ def _write_summary(request: SummaryRequest) -> str:
     # No line is written twice: a summary that repeats itself is not accepted.
     lines = range(request.max_tokens // SUMMARY_LINE_TOKENS)
     return "".join(f"- src/part_{number}/handler.py: case_{number} fails there\n" for number in lines)
-
-
-def _build_head() -> Head:
-    task = Message(role="user", content=(Text("Find out why the tests fail, and mend it."),))
-    return Head(messages=(task,), hidden_tokens=HEAD_TOKENS - CHARS_PER_TOKEN * 3)
 
 
 def _build_turn(number: int) -> Turn:

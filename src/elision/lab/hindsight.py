@@ -18,15 +18,12 @@ import msgspec
 from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
 from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import MissingExtra, SummaryError
-from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures, SummaryRhythm
-from elision.lab.clock import calls
+from elision.lab.cheapest_plan import CheapestPlan, PlanSearch, RunFigures
 from elision.lab.replay import replay_run
+from elision.lab.run_as_recorded import calls
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
 from elision.strategies.summary_cost import limit_user_words
 from elision.trajectory.cache import HOUR_SECONDS, CacheFinding, outlives_pause
 from elision.trajectory.plan import SummaryRequest
@@ -63,8 +60,8 @@ def find_cheapest_plan(
     """
     # What is folded, and so what masking saves, depends on what was hidden before.
     strategy = replace(strategy, fold=False)
-    rhythm = _find_rhythm(strategy)
-    if rhythm is None or (rhythm.every and len(trajectory.turns) > LONGEST):
+    rhythm = strategy.rhythm
+    if rhythm is None or rhythm.counts_tokens or (rhythm.turns and len(trajectory.turns) > LONGEST):
         return None
     if len({turn.model for turn in trajectory.turns}) > 1:
         # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
@@ -82,18 +79,8 @@ def find_cheapest_plan(
 
 def has_hindsight(strategy: Strategy) -> bool:
     """Whether a cheapest schedule can be worked out for `strategy` at all."""
-    return _find_rhythm(strategy) is not None
-
-
-def _find_rhythm(strategy: Strategy) -> SummaryRhythm | None:
-    match strategy:
-        case Masking():
-            return SummaryRhythm()
-        case Summarization(summarize_tokens=None):
-            return SummaryRhythm(strategy.every + strategy.tail, strategy.tail)
-        case Hybrid(summarize_tokens=None):
-            return SummaryRhythm(strategy.summarize_at, strategy.tail)
-    return None
+    rhythm = strategy.rhythm
+    return rhythm is not None and not rhythm.counts_tokens
 
 
 def _refuse_summary(request: SummaryRequest) -> str:
@@ -158,6 +145,8 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         cache.add_call(newest.raw_view, now, read, finding, is_for_an_hour=reported)
     found = [policy.candidates.pending[key] for key in sorted(policy.candidates.pending)]
     turns = range(1, len(state.turns) + 2)
+    limits = strategy.keep_user_tokens, strategy.summary_max_tokens
+    places = [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found]
     return RunFigures(
         prices=prices,
         limit=strategy.summary_max_tokens,
@@ -171,12 +160,7 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         warm=np.array(warm),
         most=np.array(cache.most),
         start=np.array([0] + [state.count_raw_tokens_before(turn) for turn in turns]),
-        said=np.array(
-            [
-                limit_user_words(said, strategy.keep_user_tokens, strategy.summary_max_tokens)
-                for said in policy.user_tokens
-            ]
-        ),
+        said=np.array([limit_user_words(said, *limits) for said in policy.user_tokens]),
         quoted=np.array([policy.count_quoted_tokens(turn) for turn in range(len(turns))])
         if policy.candidates.protected
         else np.zeros(len(turns), int),
@@ -184,7 +168,5 @@ def _observe_run(trajectory: Trajectory, strategy: Strategy, prices: Prices, siz
         turn=np.array([item.key[0] for item in found], dtype=int),
         saves=np.array([item.saved_tokens for item in found], dtype=int),
         size=np.array([state.find_segment(item.key).tokens for item in found], dtype=int),
-        place=np.array(
-            [state.raw_track.count_tokens_before(state.observation_places[item.key]) for item in found], dtype=int
-        ),
+        place=np.array(places, dtype=int),
     )

@@ -16,7 +16,7 @@ import msgspec
 
 from elision.errors import FormatError
 from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_share
-from elision.lab.ratios import divide_or_none
+from elision.lab.ratios import divide_or_none, sum_or_none
 from elision.lab.results import BILLED, RECORDED, SentSummary
 
 #: Instances that an error names.
@@ -46,7 +46,7 @@ class InstanceRun(
     turns:       calls of the agent's model. silent_calls: of those, calls without a reported usage, which cost nothing
                  here.
     played:      whether a playback made the responses, so that nobody was billed.
-    solved:      as the run's own table says; None if the outcome is recorded elsewhere.
+    solved:      as the run's own table says, or the outcome that it was joined with; None before that.
     """
 
     instance: str
@@ -95,25 +95,18 @@ class OutcomeSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedRun:
-    """A run and whether it solved its instance."""
-
-    run: InstanceRun
-    solved: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyOutcome:
-    """The joined runs of one strategy. endings: how the runs ended, where that is recorded, and how many."""
+    """The joined runs of one strategy, each with its outcome. endings: how they ended, where that is recorded, and how
+    many."""
 
     strategy: str
-    joined: tuple[JoinedRun, ...]
+    joined: tuple[InstanceRun, ...]
     endings: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def solved(self) -> int:
         """Return how many instances were solved."""
-        return sum(each.solved for each in self.joined)
+        return sum(each.solved is True for each in self.joined)
 
     @property
     def rate(self) -> float:
@@ -128,7 +121,7 @@ class StrategyOutcome:
     @property
     def costs(self) -> tuple[float, ...]:
         """Return what the runs cost, in USD, as far as it is known."""
-        return tuple(each.run.usd for each in self.joined if each.run.usd is not None)
+        return tuple(each.usd for each in self.joined if each.usd is not None)
 
     @property
     def mean_usd(self) -> float | None:
@@ -138,13 +131,13 @@ class StrategyOutcome:
     @property
     def mean_recorded_usd(self) -> float | None:
         """Return the mean cost as recorded, in USD; None unless all runs are recordings."""
-        costs = [each.run.recorded_usd for each in self.joined]
-        return None if None in costs else fmean(usd for usd in costs if usd is not None)
+        usd = sum_or_none(each.recorded_usd for each in self.joined)
+        return None if usd is None else usd / len(self.joined)
 
     @property
     def sending(self) -> SentSummary:
         """Return how the runs were sent, as far as they are recordings."""
-        return sum((each.run.sent for each in self.joined), SentSummary())
+        return sum((each.sent for each in self.joined), SentSummary())
 
     @property
     def usd_per_solved(self) -> float | None:
@@ -159,12 +152,12 @@ class StrategyOutcome:
         """Return what part of the cost the summaries are; None if no cost is known."""
         if not sum(self.costs):
             return None
-        return sum(each.run.summary_usd for each in self.joined if each.run.usd is not None) / sum(self.costs)
+        return sum(each.summary_usd for each in self.joined if each.usd is not None) / sum(self.costs)
 
     @property
     def mean_turns(self) -> float:
         """Return the mean number of turns."""
-        return fmean(each.run.turns for each in self.joined)
+        return fmean(each.turns for each in self.joined)
 
 
 class PairedDifference(
@@ -216,7 +209,7 @@ class OutcomeStudy:
     @property
     def is_same_set(self) -> bool:
         """Return whether all strategies have the same instances."""
-        sets = [{each.run.instance for each in row.joined} for row in self.strategies]
+        sets = [{each.instance for each in row.joined} for row in self.strategies]
         return all(each == sets[0] for each in sets)
 
     def to_json(self) -> dict[str, Any]:
@@ -224,14 +217,15 @@ class OutcomeStudy:
         return {
             "strategies": [_encode_strategy(row) for row in self.strategies],
             "shared": {
-                "instances": sorted(each.run.instance for each in self.shared[0].joined) if self.shared else [],
+                "instances": sorted(each.instance for each in self.shared[0].joined) if self.shared else [],
                 "strategies": [_encode_strategy(row) for row in self.shared],
                 "differences": msgspec.to_builtins(self.differences),
             },
-            "runs": [
-                {**_encode_run(each.run), "solved": each.solved} for row in self.strategies for each in row.joined
+            "runs": [run for row in self.strategies for run in msgspec.to_builtins(row.joined)],
+            "runs_without_outcome": [
+                {name: value for name, value in run.items() if name != "solved"}
+                for run in msgspec.to_builtins(self.no_outcome)
             ],
-            "runs_without_outcome": [_encode_run(run) for run in self.no_outcome],
             "outcomes_without_run": msgspec.to_builtins(self.no_run),
             "problems": list(self.problems),
         }
@@ -256,7 +250,7 @@ def join_outcomes(
     by_key = _index_runs(runs)
     found = _assign_outcomes(outcomes.outcomes, by_key, strategies)
     absent = {(each.strategy, each.instance) for each in outcomes.absent}
-    joined: dict[str, list[JoinedRun]] = {strategy: [] for strategy in strategies}
+    joined: dict[str, list[InstanceRun]] = {strategy: [] for strategy in strategies}
     no_outcome = []
     for (strategy, instance), run in by_key.items():
         outcome = found.pop((strategy, instance), None)
@@ -266,19 +260,25 @@ def join_outcomes(
         if solved is None:
             no_outcome.append(run)
         else:
-            joined[strategy].append(JoinedRun(run=run, solved=solved))
+            joined[strategy].append(msgspec.structs.replace(run, solved=solved))
     if not any(joined.values()):
         raise FormatError(_explain_no_join(no_outcome, outcomes))
-    rows = tuple(
-        StrategyOutcome(strategy=strategy, joined=tuple(members), endings=_count_endings(strategy, members, outcomes))
-        for strategy, members in joined.items()
-        if members
-    )
+    rows = []
+    for strategy, members in joined.items():
+        words = [
+            outcomes.endings.get((strategy, each.instance)) or outcomes.endings.get(("", each.instance))
+            for each in members
+        ]
+        endings = dict(Counter(word for word in words if word).most_common())
+        if members:
+            rows.append(StrategyOutcome(strategy=strategy, joined=tuple(members), endings=endings))
+    baseline = _choose_baseline([row.strategy for row in rows], baseline)
     shared = _select_shared(rows)
+    bases = [row for row in shared if row.strategy == baseline]
     return OutcomeStudy(
-        strategies=rows,
+        strategies=tuple(rows),
         shared=shared,
-        differences=_compare_strategies(shared, _choose_baseline(rows, baseline), seed),
+        differences=tuple(_compare_pair(row, base, seed) for base in bases for row in shared if row is not base),
         no_outcome=tuple(no_outcome),
         no_run=tuple(found.values()),
         problems=tuple(problems),
@@ -345,14 +345,6 @@ def _explain_no_join(runs: Sequence[InstanceRun], outcomes: OutcomeSet) -> str:
     )
 
 
-def _count_endings(strategy: str, members: Iterable[JoinedRun], outcomes: OutcomeSet) -> dict[str, int]:
-    words = (
-        outcomes.endings.get((strategy, each.run.instance)) or outcomes.endings.get(("", each.run.instance))
-        for each in members
-    )
-    return dict(Counter(word for word in words if word).most_common())
-
-
 # -- comparing --------------------------------------------------------------------------------------------------------
 
 
@@ -360,7 +352,7 @@ def _select_shared(rows: Sequence[StrategyOutcome]) -> tuple[StrategyOutcome, ..
     """Return the strategies on the instances that all of them have, in one order; () if there are none."""
     if len(rows) < 2:
         return ()
-    held = [{each.run.instance: each for each in row.joined} for row in rows]
+    held = [{each.instance: each for each in row.joined} for row in rows]
     common = sorted(set.intersection(*(set(each) for each in held)))
     if not common:
         return ()
@@ -370,29 +362,21 @@ def _select_shared(rows: Sequence[StrategyOutcome]) -> tuple[StrategyOutcome, ..
     )
 
 
-def _choose_baseline(rows: Sequence[StrategyOutcome], asked: str) -> str:
-    names = [row.strategy for row in rows]
+def _choose_baseline(names: Sequence[str], asked: str) -> str:
     if asked and asked not in names:
         raise FormatError(f"--baseline {asked}: there is no such strategy; there are {', '.join(names)}")
     raw = next((name for name in names if name == "raw" or name.startswith("raw(") or name.endswith("-raw")), names[0])
     return asked or raw
 
 
-def _compare_strategies(rows: Sequence[StrategyOutcome], baseline: str, seed: int) -> tuple[PairedDifference, ...]:
-    base = next((row for row in rows if row.strategy == baseline), None)
-    if base is None:
-        return ()
-    return tuple(_compare_pair(row, base, seed) for row in rows if row is not base)
-
-
 def _compare_pair(row: StrategyOutcome, base: StrategyOutcome, seed: int) -> PairedDifference:
     """Compare two strategies whose runs are in the order of the same instances."""
     pairs = list(zip(row.joined, base.joined, strict=True))
-    solved = [float(one.solved) - float(other.solved) for one, other in pairs]
+    solved = [float(one.solved is True) - float(other.solved is True) for one, other in pairs]
     usd = usd_share = interval = None
     basis = ""
-    as_billed = [(one.run.usd, other.run.usd) for one, other in pairs]
-    as_recorded = [(one.run.recorded_usd, other.run.recorded_usd) for one, other in pairs]
+    as_billed = [(one.usd, other.usd) for one, other in pairs]
+    as_recorded = [(one.recorded_usd, other.recorded_usd) for one, other in pairs]
     for name, found in ((BILLED, as_billed), (RECORDED, as_recorded)):
         known = [(ours, theirs) for ours, theirs in found if ours is not None and theirs is not None]
         if len(known) == len(pairs):
@@ -433,11 +417,6 @@ def _encode_strategy(row: StrategyOutcome) -> dict[str, Any]:
         "usd_per_solved": row.usd_per_solved,
         "summary_share": row.summary_share,
         "mean_turns": row.mean_turns,
-        "cost_sources": dict(Counter(each.run.source for each in row.joined)),
+        "cost_sources": dict(Counter(each.source for each in row.joined)),
         "endings": dict(row.endings),
     }
-
-
-def _encode_run(run: InstanceRun) -> dict[str, Any]:
-    """Return a run without its own verdict: the outcome that it was joined with is beside it."""
-    return {name: value for name, value in msgspec.to_builtins(run).items() if name != "solved"}

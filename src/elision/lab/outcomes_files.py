@@ -50,7 +50,12 @@ def read_outcomes(path: Path, strategy: str = "") -> OutcomeSet:
             if isinstance(document, Problem):
                 raise FormatError(str(document))
             reader.read_document(document)
-    return reader.build_set()
+    return OutcomeSet(
+        outcomes=tuple(reader.outcomes.values()),
+        absent=tuple(each for id, each in reader.absent.items() if id not in reader.outcomes),
+        endings=reader.endings,
+        patches=reader.patches,
+    )
 
 
 def merge_outcomes(sets: Iterable[OutcomeSet]) -> OutcomeSet:
@@ -74,20 +79,13 @@ class _OutcomeReader:
     endings: dict[tuple[str, str], str] = field(default_factory=dict)
     patches: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def build_set(self) -> OutcomeSet:
-        return OutcomeSet(
-            outcomes=tuple(self.outcomes.values()),
-            absent=tuple(each for id, each in self.absent.items() if id not in self.outcomes),
-            endings=self.endings,
-            patches=self.patches,
-        )
-
     def read_document(self, document: Document) -> None:
         """Read one file, in whichever of the shapes it is. Raises FormatError."""
-        start = document.data.lstrip()[:1]
-        if start not in (b"{", b"["):
+        first, _, rest = document.data.strip().partition(b"\n")
+        if first[:1] not in (b"{", b"["):
             self._read_endings(document)
-        elif _has_lines(document):
+        elif first.startswith(b"{") and first.rstrip().endswith(b"}") and rest.strip():
+            # JSON lines: the first is a whole object, and there is another.
             self._read_lines(document)
         else:
             value = read_json_value(document)
@@ -202,12 +200,6 @@ class _OutcomeReader:
     def _add_absent(self, document: Document, id: str) -> None:
         absent = InstanceOutcome(instance=id, solved=False, place=document.path, strategy=self.strategy)
         self.absent.setdefault(id, absent)
-
-
-def _has_lines(document: Document) -> bool:
-    """Return whether the file is JSON lines: its first line is a whole object, and there is another."""
-    first, _, rest = document.data.strip().partition(b"\n")
-    return first.startswith(b"{") and first.rstrip().endswith(b"}") and bool(rest.strip())
 
 
 def _list_ids(document: Document, value: Json, names: Sequence[str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
-from elision.lab.report.svg import Axis, Drawing, Plot, find_ends, write_share_tick, write_usd_tick
+from elision.lab.report.svg import Drawing, plot_shares, write_usd_tick
 from elision.lab.results import RECORDED, SentSummary
 from elision.telemetry.percent import MINUS
 
@@ -95,7 +95,11 @@ def _build_sections(study: OutcomeStudy) -> Iterator[Section]:
         yield Section(f"The same on the {count} that all strategies have", [_build_table(COLUMNS, shared)])
     if study.differences:
         pairs = [(names[each.strategy], format_difference(each)) for each in study.differences]
-        yield Section(describe_pairs(study), [_build_table(DIFFERENCES, pairs)])
+        first = study.differences[0]
+        basis = ", cost as recorded" if any(each.basis == RECORDED for each in study.differences) else ""
+        instances = format_plural(first.instances, "instance")
+        title = f"Differences from {neutralize_text(first.baseline)}, on the same {instances}{basis}"
+        yield Section(title, [_build_table(DIFFERENCES, pairs)])
     yield Section("Notes", list(map(Sentence, list_notes(study))))
 
 
@@ -168,14 +172,6 @@ def _describe_solved(row: StrategyOutcome) -> str:
     return f"{format_count(row.solved)} of {format_count(len(row.joined))} ({format_share(row.rate)})"
 
 
-def describe_pairs(study: OutcomeStudy) -> str:
-    """Return the heading of the differences."""
-    first = study.differences[0]
-    instances = format_plural(first.instances, "instance")
-    basis = ", cost as recorded" if any(each.basis == RECORDED for each in study.differences) else ""
-    return f"Differences from {neutralize_text(first.baseline)}, on the same {instances}{basis}"
-
-
 def format_cells(row: StrategyOutcome) -> list[str]:
     """Return the cells of a strategy, in the order of `COLUMNS`."""
     interval = row.rate_interval
@@ -227,7 +223,7 @@ def list_notes(study: OutcomeStudy) -> Iterator[str]:
 
 
 def _list_cost_notes(study: OutcomeStudy) -> Iterator[str]:
-    runs = [each.run for row in study.strategies for each in row.joined]
+    runs = [run for row in study.strategies for run in row.joined]
     unknown = [run for run in runs if run.usd is None]
     if unknown:
         yield (
@@ -303,14 +299,13 @@ def _draw_points(rows: Sequence[StrategyOutcome], drawing: Drawing) -> None:
     drawing.add_key(
         (looks[row.strategy].shape, ink.slots[looks[row.strategy].slot], names[row.strategy]) for row, _, _ in known
     )
-    left, right = find_ends(end for _, _, cost in known for end in (cost.low, cost.high))
-    low, high = find_ends(end for row, _, _ in known for end in (row.rate_interval.low, row.rate_interval.high))
-    plot = Plot(
-        drawing,
-        Axis(title="mean cost of a run as billed, USD", low=max(0.0, left), high=right, write=write_usd_tick),
-        Axis(title="instances solved", low=low, high=high, write=write_share_tick, most=1.0),
-        _HEIGHT,
-    )
+    corners = [
+        (usd, share)
+        for row, _, cost in known
+        for usd, share in ((cost.low, row.rate_interval.low), (cost.high, row.rate_interval.high))
+    ]
+    titles = "mean cost of a run as billed, USD", "instances solved"
+    plot = plot_shares(drawing, corners, titles, write_usd_tick, _HEIGHT)
     for row, usd, cost in known:
         x, y = plot.place((usd, row.rate))
         colour = ink.slots[looks[row.strategy].slot]

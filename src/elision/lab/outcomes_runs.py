@@ -6,10 +6,10 @@ import csv
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -19,6 +19,7 @@ from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, 
 from elision.formats.registry import read_runs
 from elision.formats.source import read_documents
 from elision.lab.outcomes import CostSource, InstanceRun
+from elision.lab.ratios import sum_or_none
 from elision.lab.results import SentSummary
 from elision.lab.run_prices import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
@@ -54,8 +55,11 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "turns": ("turn_count", "turns", "api_calls"),
     "solved": ("resolved", "solved", "outcome"),
 }
-_TRUE: Final = frozenset({"1", "1.0", "true", "yes"})
-_FALSE: Final = frozenset({"0", "0.0", "false", "no"})
+_Item = TypeVar("_Item")
+_SOLVED: Final = {
+    **dict.fromkeys(("1", "1.0", "true", "yes"), True),
+    **dict.fromkeys(("0", "0.0", "false", "no"), False),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ def load_recorded_runs(
     that recordings state. Raises FormatError.
     """
     problems: list[str] = []
-    runs: dict[tuple[str, str], Trajectory] = {}
+    runs: dict[tuple[str, str | None], Trajectory] = {}
     parts: dict[tuple[str, str], list[InstanceRun]] = defaultdict(list)
     for found in read_runs(path):
         if isinstance(found, Problem):
@@ -154,7 +158,7 @@ def load_recorded_runs(
                 problems.append(str(found))
             continue
         runs[found.file, found.id] = found
-        root = _find_root_run(found, runs)
+        root = _find_root(found, lambda run: runs.get((run.file, run.parent)))
         instance = namer.find_instance(root.id, root.file, _join_asked(root.head))
         usd, source, silent = _cost_trajectory(found, prices)
         as_sent = replay_recording(found, prices or find_recorded_prices(found))
@@ -188,7 +192,7 @@ def load_stored_runs(
     asked: dict[str, str] = {}
     infos = {info.key: info for info in store.sessions()}
     for info in sorted(infos.values(), key=lambda info: (info.begun, info.key)):
-        root = _find_root_session(info, infos)
+        root = _find_root(info, lambda each: infos.get(each.parent))
         try:
             run, head = _read_session(store, info, place, prices)
             asked.setdefault(root.key, _join_asked(head))
@@ -221,20 +225,22 @@ def load_table_runs(path: Path, strategy: str, by: str = "strategy") -> list[Ins
     except UnicodeDecodeError as error:
         raise FormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
     rows = csv.DictReader(io.StringIO(text))
-    table = _Table(path, strategy, by, tuple(rows.fieldnames or ()))
-    return [table.read_row(row, rows.line_num) for row in rows]
+    columns = _find_columns(path, rows.fieldnames or (), strategy, by)
+    return [
+        _read_row(row, columns, strategy or (row.get(by) or "").strip() or "unknown", f"{path}:{rows.line_num}")
+        for row in rows
+    ]
 
 
 # -- recordings -------------------------------------------------------------------------------------------------------
 
 
-def _find_root_run(run: Trajectory, runs: Mapping[tuple[str, str], Trajectory]) -> Trajectory:
-    """Return the run that started `run`, or itself."""
-    seen = {run.id}
-    while run.parent and run.parent not in seen and (run.file, run.parent) in runs:
-        seen.add(run.parent)
-        run = runs[run.file, run.parent]
-    return run
+def _find_root(item: _Item, find_parent: Callable[[_Item], _Item | None]) -> _Item:
+    """Return the run or session that started `item`, or itself."""
+    line = [item]
+    while (parent := find_parent(line[-1])) is not None and all(parent is not each for each in line):
+        line.append(parent)
+    return line[-1]
 
 
 def _join_asked(head: Head) -> str:
@@ -243,51 +249,48 @@ def _join_asked(head: Head) -> str:
 
 def _cost_trajectory(run: Trajectory, prices: Prices | None) -> tuple[float | None, CostSource, int]:
     """Return a recording's cost in USD, where it is from, and the number of calls without usage."""
-    usages = [turn.usage for turn in run.turns]
-    silent = sum(usage is None for usage in usages)
     if prices is None and run.usd is not None:
         return run.usd, "stated", 0
-    if silent == len(usages):
+    reported = [(turn.usage, turn.model or run.model) for turn in run.turns if turn.usage is not None]
+    usd = _sum_costs(reported, prices)
+    if not reported or usd is None:
         return None, "unknown", 0
-    costs = []
-    for turn in run.turns:
-        if turn.usage is None:
-            continue
-        usd = _cost_usage(turn.usage, turn.model or run.model, prices)
-        if usd is None:
-            return None, "unknown", 0
-        costs.append(usd)
-    is_stated = prices is None and all(usage is None or usage.usd is not None for usage in usages)
-    return sum(costs), "stated" if is_stated else "usage", silent
+    is_stated = prices is None and all(usage.usd is not None for usage, _ in reported)
+    return usd, "stated" if is_stated else "usage", len(run.turns) - len(reported)
 
 
-def _cost_usage(usage: Usage, model: str, prices: Prices | None) -> float | None:
-    """Return what a call cost, in USD; None where neither the recording nor a price list knows."""
-    if prices is not None:
-        return cost_reported_usage(replace(usage, usd=None), prices)
-    if usage.usd is not None:
-        return usage.usd
-    try:
-        return cost_reported_usage(usage, find_prices(model))
-    except PriceError:
-        return None
+def _sum_costs(calls: Iterable[tuple[Usage, str]], prices: Prices | None) -> float | None:
+    """Return what calls cost, in USD; None where neither the recording nor a price list knows that of one.
+
+    calls: usage and model of each. prices: of all of them, whatever the recording states.
+    """
+    total = 0.0
+    for usage, model in calls:
+        if prices is not None:
+            total += cost_reported_usage(replace(usage, usd=None), prices)
+        elif usage.usd is not None:
+            total += usage.usd
+        else:
+            try:
+                total += cost_reported_usage(usage, find_prices(model))
+            except PriceError:
+                return None
+    return total
 
 
 def _add_parts(parts: Sequence[InstanceRun]) -> InstanceRun:
     """Return runs that belong together as one: that of the first, with the turns and costs of all."""
-    costs = [part.usd for part in parts if part.usd is not None]
-    is_known = len(costs) == len(parts)
-    recorded = [part.recorded_usd for part in parts if part.recorded_usd is not None]
+    usd = sum_or_none(part.usd for part in parts)
     sources = {part.source for part in parts}
     source: CostSource = "unknown"
-    if is_known:
+    if usd is not None:
         source = "usage" if "usage" in sources else "stated"
     return replace(
         parts[0],
         turns=sum(part.turns for part in parts),
-        usd=sum(costs) if is_known else None,
-        summary_usd=sum(part.summary_usd for part in parts) if is_known else 0.0,
-        recorded_usd=sum(recorded) if len(recorded) == len(parts) else None,
+        usd=usd,
+        summary_usd=0.0 if usd is None else sum(part.summary_usd for part in parts),
+        recorded_usd=sum_or_none(part.recorded_usd for part in parts),
         sent=sum((part.sent for part in parts), SentSummary()),
         source=source,
         silent_calls=sum(part.silent_calls for part in parts),
@@ -312,14 +315,6 @@ def _list_statements(document: Document | Problem) -> Iterator[Task]:
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
-
-
-def _find_root_session(info: SessionInfo, infos: Mapping[str, SessionInfo]) -> SessionInfo:
-    seen = {info.key}
-    while info.parent in infos and info.parent not in seen:
-        seen.add(info.parent)
-        info = infos[info.parent]
-    return info
 
 
 def _read_session(store: Store, info: SessionInfo, place: str, prices: Prices | None) -> tuple[InstanceRun, Head]:
@@ -386,86 +381,53 @@ class _SessionBill:
 
     def compute_cost(self) -> tuple[float | None, CostSource]:
         """Return the cost of the session's own calls and summaries, in USD."""
-        summaries = self.compute_summary_cost()
-        if not self.usages or summaries is None:
-            return None, "unknown"
-        costs = [_cost_usage(usage, self.calls.get(call, ""), self.prices) for call, usage in self.usages.items()]
-        known = [usd for usd in costs if usd is not None]
-        if len(known) < len(costs):
+        calls = ((usage, self.calls.get(call, "")) for call, usage in self.usages.items())
+        usd, summaries = _sum_costs(calls, self.prices), self.compute_summary_cost()
+        if not self.usages or usd is None or summaries is None:
             return None, "unknown"
         is_stated = self.prices is None and all(usage.usd is not None for usage in self.usages.values())
-        return sum(known) + summaries, "stated" if is_stated else "usage"
+        return usd + summaries, "stated" if is_stated else "usage"
 
     def compute_summary_cost(self) -> float | None:
         """Return what summaries cost, in USD; None where one has no price."""
         model = next(iter(self.calls.values()), "")
-        total = 0.0
-        for call, usage in self._summaries:
-            if call in self._shared or not (usage.prompt or usage.output):
-                continue
-            usd = _cost_usage(usage, self.calls.get(call, "") or model, self.prices)
-            if usd is None:
-                return None
-            total += usd
-        return total
+        own = (
+            (usage, self.calls.get(call, "") or model)
+            for call, usage in self._summaries
+            if call not in self._shared and (usage.prompt or usage.output)
+        )
+        return _sum_costs(own, self.prices)
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Table:
-    """A CSV table whose rows are runs."""
-
-    path: Path
-    strategy: str
-    by: str
-    names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.strategy and self.by not in self.names:
-            raise FormatError(
-                f"{self.path}:1: no column {self.by!r} names the strategy; there are {', '.join(self.names)}: choose "
-                f"one with --by, or name the strategy: NAME={self.path}"
-            )
-        if self._find_column("usd") is None:
-            raise FormatError(f"{self.path}:1: no column `cost` in USD; there are {', '.join(self.names)}")
-
-    def read_row(self, row: Mapping[str | None, str | None], line: int) -> InstanceRun:
-        """Return the run of a row."""
-        cells = {name: (row.get(column) or "").strip() for name, column in self._columns()}
-        if None in row or any(row.get(name) is None for name in self.names):
-            raise FormatError(
-                f"{self.path}:{line}: {len(self.names)} columns are expected, and this row has another number; was the "
-                "file cut short?"
-            )
-        if not cells["instance"]:
-            raise FormatError(f"{self.path}:{line}: no instance_id in this row")
-        summary = self._read_number(cells, "summary", line) or 0.0
-        cost = self._read_number(cells, "usd", line)
-        return InstanceRun(
-            instance=cells["instance"],
-            strategy=self.strategy or (row.get(self.by) or "").strip() or "unknown",
-            place=f"{self.path}:{line}",
-            name=cells["instance"],
-            turns=int(self._read_number(cells, "turns", line) or 0),
-            usd=None if cost is None else cost + summary,
-            summary_usd=0.0 if cost is None else summary,
-            source="unknown" if cost is None else "stated",
-            solved=self._read_solved(cells, line),
+def _find_columns(path: Path, names: Sequence[str], strategy: str, by: str) -> dict[str, str]:
+    """Return the columns of a table by what they hold. Raises FormatError where strategy or cost have none."""
+    if not strategy and by not in names:
+        raise FormatError(
+            f"{path}:1: no column {by!r} names the strategy; there are {', '.join(names)}: choose one with --by, or "
+            f"name the strategy: NAME={path}"
         )
+    found = {what: name for what, known in _COLUMNS.items() for name in reversed(known) if name in names}
+    if "usd" not in found:
+        raise FormatError(f"{path}:1: no column `cost` in USD; there are {', '.join(names)}")
+    return found
 
-    def _find_column(self, name: str) -> str | None:
-        return next((each for each in _COLUMNS[name] if each in self.names), None)
 
-    def _columns(self) -> Iterator[tuple[str, str]]:
-        for name in _COLUMNS:
-            column = self._find_column(name)
-            if column is not None:
-                yield name, column
+def _read_row(
+    row: Mapping[str | None, str | None], columns: Mapping[str, str], strategy: str, place: str
+) -> InstanceRun:
+    """Return the run of a row. strategy: whose it is. place: path and line. Raises FormatError."""
+    if None in row or None in row.values():
+        raise FormatError(
+            f"{place}: {len(row.keys() - {None})} columns are expected, and this row has another number; was the file "
+            "cut short?"
+        )
+    cells = {what: (row[name] or "").strip() for what, name in columns.items()}
 
-    def _read_number(self, cells: Mapping[str, str], name: str, line: int) -> float | None:
-        text = cells.get(name, "")
+    def read_number(what: str) -> float | None:
+        text = cells.get(what)
         if not text:
             return None
         try:
@@ -474,15 +436,24 @@ class _Table:
             number = -1.0
         # Also of NaN.
         if not 0 <= number < 1e12:
-            raise FormatError(f"{self.path}:{line}: {self._find_column(name)} is {text!r}, no number of zero or more")
+            raise FormatError(f"{place}: {columns[what]} is {text!r}, no number of zero or more")
         return number
 
-    def _read_solved(self, cells: Mapping[str, str], line: int) -> bool | None:
-        text = cells.get("solved", "").lower()
-        if not text:
-            return None
-        if text not in _TRUE | _FALSE:
-            raise FormatError(
-                f"{self.path}:{line}: {self._find_column('solved')} is {text!r}; 1, 0, true or false is expected"
-            )
-        return text in _TRUE
+    if not cells["instance"]:
+        raise FormatError(f"{place}: no instance_id in this row")
+    solved = cells.get("solved", "").lower()
+    if solved and solved not in _SOLVED:
+        raise FormatError(f"{place}: {columns['solved']} is {solved!r}; 1, 0, true or false is expected")
+    summary = read_number("summary") or 0.0
+    cost = read_number("usd")
+    return InstanceRun(
+        instance=cells["instance"],
+        strategy=strategy,
+        place=place,
+        name=cells["instance"],
+        turns=int(read_number("turns") or 0),
+        usd=None if cost is None else cost + summary,
+        summary_usd=0.0 if cost is None else summary,
+        source="unknown" if cost is None else "stated",
+        solved=_SOLVED.get(solved),
+    )

@@ -13,8 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from elision.lab.clock import calls
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import DROP, add_recorded_head, calls, count_read
 from elision.lab.token_fit import PromptGrowth
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
@@ -25,8 +24,6 @@ from elision.trajectory.turn import Head, Turn
 from elision.trajectory.usage import Usage
 from elision.trajectory.view import Segment, Track, View
 
-#: A billed prompt below this share of the one before it was cut: no agent forgets a tenth of its context by accident.
-DROP = 0.9
 #: A difference of that many tokens is none: the coarsest step in which a provider reports cached tokens (OpenAI, 128).
 ROUNDING_TOKENS = 128
 #: Counted tokens that a run must have grown by before its own tokenizer's ratio to ours is trusted.
@@ -71,7 +68,7 @@ def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequ
     restarts = {compaction.before: compaction.summary for compaction in trajectory.compactions}
     pending: str | None = None
     # What other runs had left in the cache before the first call is what every prompt of this agent begins with.
-    fixed = told.head.warm_tokens or counted.fixed_tokens
+    fixed = told.head.warm_tokens or counted.sent.count_tokens_before(counted.fixed)
     #: Model -> the share of its newest prompt, from the front, whose cache entries live an hour.
     kept: dict[str, float] = {}
     before: tuple[Turn, str] | None = None
@@ -91,9 +88,9 @@ def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequ
                 now=now,
                 model=model,
                 usage=usage,
-                counted=_cut_view(counted.build_view(turn.index, usage.prompt, model), kept[model]),
-                billed=_cut_view(
-                    billed.build_view(turn.index, usage.prompt, model, fixed=fixed, restart=bool(restart)), kept[model]
+                counted=counted.build_view(turn.index, usage.prompt, model, kept[model]),
+                billed=billed.build_view(
+                    turn.index, usage.prompt, model, kept[model], fixed=fixed, restart=bool(restart)
                 ),
                 restart=restart,
                 unsent=unsent,
@@ -111,10 +108,9 @@ def _measure_growth(before: tuple[Turn, str] | None, usage: Usage, model: str, s
     if before is None or before[1] != model or before[0].usage is None:
         return None
     turn, reported = before[0], before[0].usage
-    read = sum(map(sizer.count_observation, turn.observations)) + sum(map(sizer.count_message, turn.interjections))
     if reported.output < CREDIBLE_OUTPUT * sizer.count_assistant(turn):
         return None
-    return PromptGrowth(usage.prompt - reported.prompt, reported.output, read)
+    return PromptGrowth(usage.prompt - reported.prompt, reported.output, count_read(turn, sizer))
 
 
 def _estimate_head(trajectory: Trajectory, sizer: Sizer) -> Trajectory:
@@ -136,7 +132,7 @@ class _CountedConversation:
     """The views as our messages make them.
 
     fixed: leading segments that every prompt of the run begins with: all of the head up to its first user message.
-    scale: billed tokens per counted token, over all growth between two calls without a restart.
+    grown: billed and counted tokens of all growth between two calls without a restart.
     whole: everything that was said, clipped where the agent clipped it. places: where its turns begin.
     """
 
@@ -146,51 +142,42 @@ class _CountedConversation:
     places: list[int] = field(default_factory=list)
     fixed: int = 0
     grown: list[int] = field(default_factory=lambda: [0, 0])
-    _taken: int = 0
     _newest_place: int = 0
     _before: tuple[int, int, str] | None = None
-
-    @property
-    def fixed_tokens(self) -> int:
-        return self.sent.count_tokens_before(self.fixed)
-
-    @property
-    def scale(self) -> float:
-        billed, counted = self.grown
-        return billed / counted if counted >= GROWN and billed > 0 else 1.0
 
     def begin(self, head: Head) -> None:
         self.state.fold_event(HeadSet(head))
         self.sent = self.state.raw_track.fork(self.state.head_length)
         self.whole = self.state.raw_track.fork(self.state.head_length)
-        self._taken = self.state.head_length
-        self.fixed = _fixed_tokens(self.sent.segments)
+        roles = [getattr(segment.source, "role", "") for segment in self.sent.segments if segment.kind == "head"]
+        tools = len(self.sent.segments) - len(roles)
+        self.fixed = tools + roles.index("user") if "user" in roles else len(self.sent.segments)
 
     def add(self, turn: Turn) -> None:
+        taken = len(self.state.raw_track.segments)
         self.state.fold_event(TurnAdded(turn))
-        raw = self.state.raw_track.segments
         self._newest_place = len(self.sent.segments)
         self.places.append(len(self.whole.segments))
-        for segment in raw[self._taken :]:
+        for segment in self.state.raw_track.segments[taken:]:
             self.sent.append(segment)
             self.whole.append(segment)
-        self._taken = len(raw)
 
     def restart(self, prompt: int, summary: str) -> None:
         """Head, summary, and as many of the newest turns as a prompt of `prompt` billed tokens has room for."""
-        scale = self.scale
-        track = self.state.raw_track.fork(self.state.head_length)
-        head = track.tokens
+        billed, counted = self.grown
+        scale = billed / counted if counted >= GROWN and billed > 0 else 1.0
+        raw = self.state.raw_track
+        room = (prompt - raw.count_tokens_before(self.state.head_length)) / scale
+        segments = []
         if summary:
-            track.append(Segment(kind="summary", tokens=self.state.sizer.count_text(summary), text=summary))
-        room = (prompt - head) / scale - (track.tokens - head)
+            tokens = self.state.sizer.count_text(summary)
+            segments = [Segment(kind="summary", tokens=tokens, text=summary)]
+            room -= tokens
         whole = self.whole
         places = (*self.places, len(whole.segments))
         first = min(places, key=lambda place: abs(whole.tokens - whole.count_tokens_before(place) - room))
-        for segment in whole.segments[first:]:
-            track.append(segment)
-        self.sent = track
-        self._newest_place = len(track.segments)
+        self.sent = _replace_end(raw, self.state.head_length, [*segments, *whole.segments[first:]])
+        self._newest_place = len(self.sent.segments)
         self._before = None
 
     def clip_results(self, prompt: int, model: str) -> int:
@@ -213,14 +200,13 @@ class _CountedConversation:
         self.whole = _replace_end(self.whole, self.places[-1], short)
         return clipped
 
-    def build_view(self, call: int, prompt: int, model: str) -> View:
-        length = len(self.sent.segments)
-        tokens = self.sent.count_tokens_before(length)
+    def build_view(self, call: int, prompt: int, model: str, kept: float) -> View:
+        tokens = self.sent.tokens
         if self._before is not None and self._before[2] == model:
             self.grown[0] += prompt - self._before[0]
             self.grown[1] += tokens - self._before[1]
         self._before = (prompt, tokens, model)
-        return _build_view(call, self.sent, self.fixed, length)
+        return _build_view(call, self.sent, self.fixed, kept)
 
 
 def _replace_end(track: Track, place: int, segments: Sequence[Segment]) -> Track:
@@ -229,16 +215,6 @@ def _replace_end(track: Track, place: int, segments: Sequence[Segment]) -> Track
     for segment in segments:
         changed.append(segment)
     return changed
-
-
-def _fixed_tokens(segments: Sequence[Segment]) -> int:
-    """Segments in front of the first user message of a head."""
-    users = (
-        place
-        for place, segment in enumerate(segments)
-        if segment.kind == "head" and getattr(segment.source, "role", "") == "user"
-    )
-    return next(users, len(segments))
 
 
 @dataclass(slots=True)
@@ -251,7 +227,7 @@ class _BilledConversation:
         known = self.tracks.get(model)
         return "inferred" if known is not None and prompt < DROP * known.tokens else ""
 
-    def build_view(self, call: int, prompt: int, model: str, *, fixed: int, restart: bool) -> View:
+    def build_view(self, call: int, prompt: int, model: str, kept: float, *, fixed: int, restart: bool) -> View:
         known = self.tracks.get(model, Track())
         track = known
         if restart:
@@ -262,7 +238,7 @@ class _BilledConversation:
             _grow_track(track, min(fixed, prompt))
         _grow_track(track, prompt - track.tokens)
         self.tracks[model] = track
-        return _build_view(call, track, 1, len(track.segments))
+        return _build_view(call, track, 1, kept)
 
 
 def _grow_track(track: Track, tokens: int) -> None:
@@ -283,13 +259,13 @@ def _kept_tokens(usage: Usage, before: float) -> float:
     return 0.0
 
 
-def _cut_view(view: View, share: float) -> View:
-    """`view` with the leading segments that live an hour."""
-    hour = view.length if share >= 1 else view.find_place(round(share * view.tokens))
-    return msgspec.structs.replace(view, hour_length=hour)
+def _build_view(call: int, track: Track, fixed: int, kept: float) -> View:
+    """Return a request of all of `track`. kept: the share of it, from its front, whose cache entries live an hour.
 
-
-def _build_view(call: int, track: Track, fixed: int, length: int) -> View:
-    """Agents that cache put breakpoints behind system prompt and tools, and behind the newest message."""
-    marks = tuple(sorted({mark for mark in (fixed, length) if mark}))
-    return View(call=call, epoch=1, track=track, length=length, marks=marks)
+    Agents that cache put breakpoints behind system prompt and tools, and behind the newest message.
+    """
+    length = len(track.segments)
+    view = View(call=call, epoch=1, track=track, length=length, marks=tuple(sorted({fixed, length} - {0})))
+    return msgspec.structs.replace(
+        view, hour_length=length if kept >= 1 else view.find_place(round(kept * view.tokens))
+    )

@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
-from elision.lab.clock import calls
 from elision.lab.evidence import Evidence, EvidenceTally
+from elision.lab.run_as_recorded import calls
 from elision.lab.sent_run import UNKNOWN_SENT, SentRun
 from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.strategy import Strategy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -131,24 +131,20 @@ def measure_use(summarizer: ModelSummarizer, failed: Mapping[str, int]) -> Summa
     return SummarizerUse(asked=counts.asked, cached=counts.cached, unsaved=counts.unsaved, failed=failed)
 
 
-def add_up_use(parts: Iterable[SummarizerUse]) -> SummarizerUse:
-    """Return the sum of `parts`."""
-    asked = cached = unsaved = 0
-    failed: Counter[str] = Counter()
-    for part in parts:
-        asked += part.asked
-        cached += part.cached
-        unsaved += part.unsaved
-        failed.update(part.failed)
-    return SummarizerUse(asked=asked, cached=cached, unsaved=unsaved, failed=dict(failed))
+def make_report(chosen: ReplaySummarizer, prices: Prices | None, uses: Sequence[SummarizerUse]) -> SummarizerReport:
+    """Return what a report says of the summarizer.
 
-
-def make_report(chosen: ReplaySummarizer, prices: Prices | None, use: SummarizerUse) -> SummarizerReport:
-    """Return what a report says of the summarizer. prices: at which its tokens were billed, None for the runs' own."""
+    prices: at which its tokens were billed, None for the runs' own. uses: of each replay.
+    """
     return SummarizerReport(
         spec=chosen.spec,
         base_url=strip_credentials(chosen.base_url) if chosen.base_url else "",
         cache=str(chosen.cache),
         prices=prices.name if prices else "",
-        use=use,
+        use=SummarizerUse(
+            asked=sum(use.asked for use in uses),
+            cached=sum(use.cached for use in uses),
+            unsaved=sum(use.unsaved for use in uses),
+            failed=sum((Counter(use.failed) for use in uses), Counter()),
+        ),
     )

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from elision.lab.elongation import TurnAssumption
-from elision.lab.ratios import divide_or_none
-from elision.lab.token_composition import Composition
+from elision.lab.ratios import divide_or_none, sum_or_none
 from elision.telemetry.notebook_display import draw_value
+from elision.trajectory.composition import TokenComposition
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem
 
@@ -229,22 +229,40 @@ def total(rows: Iterable[Row]) -> Row:
     listed = list(rows)
     bill = sum((row.bill for row in listed), Bill())
     summarizer = sum((row.summarizer for row in listed), Bill())
-    best = [row.hindsight_usd for row in listed]
-    recorded = [row.recorded_usd for row in listed]
     extended = [row.extended_usd for row in listed if row.extended_usd is not None]
     return replace(
         Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
         strategy=listed[0].strategy if listed else "",
         bill=bill,
         summarizer=summarizer,
-        recorded_usd=None if None in recorded else sum(usd for usd in recorded if usd is not None),
-        hindsight_usd=None if any(usd is None for usd in best) else sum(usd for usd in best if usd is not None),
+        recorded_usd=sum_or_none(row.recorded_usd for row in listed),
+        hindsight_usd=sum_or_none(row.hindsight_usd for row in listed),
         late_usd=sum(row.late_usd for row in listed) / len(listed) if listed else 0.0,
         extended_usd=(sum(low for low, _ in extended), sum(high for _, high in extended))
         if extended and len(extended) == len(listed)
         else None,
         peak=max((row.peak for row in listed), default=0),
         worst_ratio=max((row.worst_ratio for row in listed), default=0.0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition(TokenComposition):
+    """Tokens of the runs of one format, each message counted once."""
+
+    reader: str
+    runs: int = 1
+
+
+def sum_compositions(compositions: Iterable[Composition | None]) -> tuple[Composition, ...]:
+    """Return one composition per format, by its name; None is left out."""
+    found: dict[str, list[Composition]] = defaultdict(list)
+    for each in compositions:
+        if each is not None:
+            found[each.reader].append(each)
+    return tuple(
+        Composition(reader=reader, runs=sum(each.runs for each in own), **asdict(sum(own, TokenComposition())))
+        for reader, own in sorted(found.items())
     )
 
 

@@ -28,13 +28,6 @@ class ModelUse:
     runs: int
     calls: int
 
-    def has_known_price(self) -> bool:
-        try:
-            find_prices(self.model, on=self.day)
-        except PriceError:
-            return False
-        return True
-
     def find_prices(self) -> Prices:
         """Return the prices of the model on the day; of the newest flagship where none is known."""
         try:
@@ -86,8 +79,10 @@ def describe_unpriced(uses: Iterable[ModelUse]) -> str:
     """Return which runs are billed as a flagship, since the price of their own model is not known; "" for none."""
     found: dict[str, dict[str, int]] = {}
     for use in uses:
-        if not use.has_known_price():
-            models = found.setdefault(use.find_prices().name, {})
+        try:
+            find_prices(use.model, on=use.day)
+        except PriceError:
+            models = found.setdefault(find_flagship_prices(use.model).name, {})
             models[use.model] = models.get(use.model, 0) + use.runs
     described = []
     for flagship, models in found.items():

@@ -1,4 +1,4 @@
-"""The rows of what happened: a run as its agent sent it, and as it was billed."""
+"""The rows of one run: the figures of a replay, and what happened, as its agent sent it and as it was billed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 
 from elision.engine import Log
 from elision.lab.calibrate import sum_usages
-from elision.lab.candidates import AS_IN_THE_PAPERS
-from elision.lab.dialect import sizer
+from elision.lab.elongation import TurnFactor, price_late_turn, price_turns
 from elision.lab.evidence import Evidence, EvidenceTally
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.recorded_sizer import is_recorded_on, size_run
 from elision.lab.replay import Replay, replay_run
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary, Series
-from elision.lab.sent_run import SentRun, describe_sent_run, make_bill
-from elision.lab.study_rows import build_row, build_series
+from elision.lab.run_as_recorded import add_recorded_head, is_recorded_on, size_run, sizer
+from elision.lab.sent_run import SentRun, describe_sent_run
+from elision.lab.study_settings import AS_IN_THE_PAPERS
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.price_lookup import is_same_model
@@ -135,9 +133,67 @@ def _build_billed_row(
         turns=len(run.turns),
         tool_turns=run.tool_turns,
         calls=len(calls),
-        bill=make_bill(usage),
+        bill=bill_reported_usage(usage, own),
         summarizer=sum((bill_reported_usage(each, own) for each in sent.summaries), Bill()),
         peak=max(call.billed.prompt for call in calls),
         summaries=len(sent.summaries),
     )
     return row, Series(tokens=tuple(call.billed.prompt for call in calls))
+
+
+# -- a replay as a row ------------------------------------------------------------------------------------------------
+
+
+def build_row(
+    run: Trajectory, label: str, result: Replay, turns: TurnFactor | None, recorded_usd: float | None = None
+) -> Row:
+    """Return the row of `result`. turns: what is assumed of their number. recorded_usd: the run as it was sent."""
+    tally = result.evidence
+    costs = [call.usd for call in result.calls]
+    return Row(
+        file=run.file,
+        trajectory=run.id,
+        reader=run.format,
+        strategy=label,
+        turns=len(run.turns),
+        tool_turns=run.tool_turns,
+        calls=len(result.calls),
+        bill=result.bill,
+        summarizer=result.summarizer,
+        raw_usd=result.raw.usd,
+        recorded_usd=recorded_usd,
+        late_usd=price_late_turn(costs),
+        extended_usd=(price_turns(costs, turns.low), price_turns(costs, turns.high)) if turns else None,
+        peak=result.peak,
+        worst_ratio=max((call.ratio for call in result.calls), default=0.0),
+        epochs=result.epochs,
+        summaries=result.summaries,
+        masked=result.masked,
+        folded=result.folded,
+        folded_tokens=result.folded_tokens,
+        evidence_items=tally.items,
+        evidence_found=tally.found,
+        evidence_found_plain=tally.found_without_summary,
+        evidence_items_filtered=tally.items_filtered,
+        evidence_found_filtered=tally.found_filtered,
+        regret_turns=tally.regret_turns,
+        regret_turns_filtered=tally.regret_turns_filtered,
+        own_items=tally.own_items,
+        own_found=tally.own_found,
+        own_missing_turns=tally.own_missing_turns,
+        repeats=tally.repeats,
+        repeats_hidden=tally.repeats_hidden,
+    )
+
+
+def build_series(result: Replay) -> Series:
+    numbered = list(enumerate(result.calls, start=1))
+    return Series(
+        tokens=tuple(call.tokens for call in result.calls),
+        rewrites=tuple(
+            number
+            for (number, call), before in zip(numbered[1:], result.calls, strict=False)
+            if call.epoch > before.epoch
+        ),
+        summaries=tuple(number for number, call in numbered if call.summary),
+    )

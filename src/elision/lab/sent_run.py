@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from elision.lab.calibrate import Calibration, calibrate_run, make_finding
-from elision.lab.context_cuts import ContextCut
-from elision.lab.recorded_sizer import RecordedSizer, is_recorded_on
+from elision.lab.run_as_recorded import ContextCut, RecordedSizer, is_recorded_on
 from elision.trajectory.cache import AS_FORESEEN, CacheFinding
 from elision.trajectory.price_lookup import find_tokenizer, is_same_model
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Compaction, Trajectory
 from elision.trajectory.usage import Usage
+from elision.trajectory.usage_cost import bill_reported_usage
 
 #: What happened to the cache because the agent changed its prompt: it happens at every provider.
 _OF_THE_AGENT: Final = "changed-prefix"
@@ -62,7 +62,7 @@ def describe_sent_run(run: Trajectory, prices: Prices, sizer: Sizer) -> SentRun:
     calls = billed.calls if billed is not None else ()
     for call in calls:
         if is_own_model and not is_same_model(call.model, run.model) and call.billed.usd is not None:
-            others[call.index] = make_bill(call.billed)
+            others[call.index] = bill_reported_usage(call.billed, prices)
         if not is_own_model and call.cause != _OF_THE_AGENT and not call.restart:
             continue
         finding = make_finding(call.cause, call.billed, is_restart=bool(call.restart))
@@ -76,16 +76,4 @@ def describe_sent_run(run: Trajectory, prices: Prices, sizer: Sizer) -> SentRun:
         summaries=tuple(each.usage for each in run.compactions if each.usage is not None),
         unclear=known.cuts.unclear,
         billed=billed,
-    )
-
-
-def make_bill(usage: Usage) -> Bill:
-    """Return recorded usage as a bill."""
-    return Bill(
-        input=usage.input,
-        cache_write=usage.cache_write,
-        cache_read=usage.cache_read,
-        output=usage.output,
-        usd=usage.usd or 0.0,
-        cache_write_1h=usage.cache_write_1h,
     )

@@ -6,52 +6,54 @@ interrupts stays in the report.
 
 from __future__ import annotations
 
-import signal
+from collections import defaultdict
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from multiprocessing import active_children
 from typing import TYPE_CHECKING
 
 from elision.engine import Log
 from elision.errors import BudgetError
-from elision.lab.candidates import RECOMMENDED
-from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence
-from elision.lab.evidence_controls import find_common_items, measure_controls
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.progress import ProgressBoard, StudyProgress
+from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
+from elision.lab.ratios import divide_or_none
 from elision.lab.replay import replay_run
 from elision.lab.replay_summarizer import (
-    SummarizerReport,
     SummarizerUse,
-    add_up_use,
     has_summaries,
     make_report,
     measure_use,
 )
-from elision.lab.results import BILLED, ON_TOP, RECORDED, Row, SentSummary, Series, Study, is_on_top
+from elision.lab.replay_workers import ProgressBoard, StudyProgress, WorkerPool
+from elision.lab.results import (
+    BILLED,
+    ON_TOP,
+    RECORDED,
+    Composition,
+    Control,
+    Row,
+    SentSummary,
+    Series,
+    Study,
+    is_on_top,
+    sum_compositions,
+)
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import list_model_uses, sum_up_prices
-from elision.lab.sent_rows import SentRows, choose_sent_strategy, replay_as_sent
+from elision.lab.sent_rows import SentRows, build_row, build_series, choose_sent_strategy, replay_as_sent
 from elision.lab.sent_run import SentRun
-from elision.lab.study_rows import build_row, build_series
 from elision.lab.study_settings import StudySettings
-from elision.lab.token_composition import Composition, measure_run, sum_compositions
 from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
+from elision.trajectory.composition import measure_head, measure_turn
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
 
 if TYPE_CHECKING:
     from elision.lab.cheapest_plan import CheapestPlan
-
-#: How often the progress of worker processes is looked at.
-PROGRESS_SECONDS = 0.25
 
 
 def run_study(
@@ -80,27 +82,26 @@ def run_study(
     except KeyboardInterrupt:
         finished = False
     results = [done[place] for place in sorted(done)]
-    listed = [outcome for result in results for outcome in result.outcomes]
-    recommended = parse_strategy(RECOMMENDED)
+    listed = [each for result in results for each in result.rows]
     sent = sum((result.sent for result in results), SentSummary())
+    if not sent.condensed_runs:
+        listed = [(row, series) for row, series in listed if not is_on_top(row.strategy)]
     return Study(
         prices=settings.prices or sum_up_prices(list_model_uses(runs)),
         counter=settings.tokens,
         strategies=list_labels(settings, sent),
-        rows=tuple(outcome.row for outcome in listed if sent.condensed_runs or not is_on_top(outcome.row.strategy)),
+        rows=tuple(row for row, _ in listed),
         controls=measure_controls(runs, known, common, settings if finished else None),
         problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
-        series={
-            (out.row.file, out.row.trajectory, out.row.strategy): out.series
-            for out in listed
-            if sent.condensed_runs or not is_on_top(out.row.strategy)
-        },
+        series={(row.file, row.trajectory, row.strategy): series for row, series in listed},
         finished=finished,
         hindsight=settings.hindsight,
-        recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
+        recommended=settings.recommended_label,
         turns=settings.assume_turns(run.format for run in runs),
         compositions=sum_compositions(result.composition for result in results),
-        summarizer=_report_summarizer(settings, asked_at, results),
+        summarizer=make_report(settings.summarizer, asked_at, [use for result in results for use in result.uses])
+        if settings.summarizer
+        else None,
         sent=sent,
         look_back=any(settings.find_prices(run).cache.look_back for run in runs),
     )
@@ -113,33 +114,18 @@ def list_labels(settings: StudySettings, sent: SentSummary) -> tuple[str, ...]:
     return (*happened, *(candidate.label for candidate in settings.candidates), *tops)
 
 
-def _report_summarizer(
-    settings: StudySettings, prices: Prices | None, results: Sequence[RunOutcome]
-) -> SummarizerReport | None:
-    if settings.summarizer is None:
-        return None
-    use = add_up_use(result.use for result in results)
-    return make_report(settings.summarizer, prices, use)
-
-
-@dataclass(frozen=True, slots=True)
-class CandidateOutcome:
-    """One run under one candidate: its figures, and call by call."""
-
-    row: Row
-    series: Series
-
-
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """One run under every candidate. use: what a model was asked for it, also where the run was left out.
+    """One run under every candidate.
+
+    rows: of each its figures, and call by call. uses: what a model was asked for it, also where the run was left out.
 
     composition: what its tokens are; None where the run was left out. sent: how it was sent.
     """
 
-    outcomes: list[CandidateOutcome]
+    rows: Sequence[tuple[Row, Series]]
     problems: list[Problem]
-    use: SummarizerUse = field(default_factory=SummarizerUse)
+    uses: Sequence[SummarizerUse] = ()
     composition: Composition | None = None
     sent: SentSummary = field(default_factory=SentSummary)
 
@@ -175,26 +161,14 @@ def _replay_in_processes(
             report = partial(board.update, place)
             yield place, replay_candidates(run, known[place], common[place], settings, report)
         return
-    others = set(active_children())
-    # Workers leave Ctrl-C to us: we end them and keep what they have delivered.
-    with ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(board.shares,)) as pool:
-        try:
-            with hold_interrupts():
-                futures: dict[Future[RunOutcome], int] = {
-                    pool.submit(_replay_in_worker, place, runs[place], known[place], common[place], settings): place
-                    for place in _order_runs(runs, jobs)
-                }
-            waiting = set(futures)
-            while waiting:
-                ended, waiting = wait(waiting, PROGRESS_SECONDS, FIRST_COMPLETED)
-                for future in ended:
-                    yield futures[future], future.result()
+    tasks = [(place, runs[place], known[place], common[place], settings) for place in _order_runs(runs, jobs)]
+    with WorkerPool(jobs, _share_progress, board.shares) as pool:
+        for done in pool.run(_replay_in_worker, tasks):
+            if done is None:
                 board.report()
-        except (KeyboardInterrupt, GeneratorExit):
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(active_children()) - others:
-                worker.terminate()
-            raise
+            else:
+                (place, *_), outcome = done
+                yield place, outcome
 
 
 def _order_runs(runs: Sequence[Trajectory], jobs: int) -> list[int]:
@@ -208,31 +182,9 @@ def _order_runs(runs: Sequence[Trajectory], jobs: int) -> list[int]:
 _shares: MutableSequence[float] = []
 
 
-def _set_up_worker(shares: MutableSequence[float]) -> None:
+def _share_progress(shares: MutableSequence[float]) -> None:
     global _shares
     _shares = shares
-    ignore_interrupts()
-
-
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the process that started this one: it ends the workers and keeps what they have delivered."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def hold_interrupts() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block, where a system can, which starts workers.
-
-    Python drops an exception that is raised within the hooks of a fork, and the interrupt would be lost.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _replay_in_worker(
@@ -260,8 +212,8 @@ def replay_candidates(
     sent_strategy = choose_sent_strategy(run) if as_sent is None else None
     as_sent = as_sent or replay_as_sent(run, prices, counting, known, common)
     plans: dict[Strategy, CheapestPlan | None] = {}
-    outcomes = [CandidateOutcome(row, series) for row, series in as_sent.rows]
-    tops: list[CandidateOutcome] = []
+    rows = list(as_sent.rows)
+    tops: list[tuple[Row, Series]] = []
     problems: list[Problem] = []
     turns = settings.assume_turns([run.format])
     uses: list[SummarizerUse] = []
@@ -282,41 +234,28 @@ def replay_candidates(
                 strategy = replace(strategy, schedule=CacheAwareSchedule())
             else:
                 strategy = best.apply_to(strategy)
+        replay = partial(
+            replay_run,
+            *(run, strategy, prices, counting),
+            known=known,
+            summarizer=summarizer,
+            sent=as_sent.sent,
+            texts=texts,
+        )
         try:
             if strategy == sent_strategy and not as_sent.sent.cuts:
                 # What happened is what this strategy does.
                 result = as_sent.replay
             else:
-                result = replay_run(
-                    run,
-                    strategy,
-                    prices,
-                    counting,
-                    known=known,
-                    tally=EvidenceTally(common=common),
-                    watch=step.watch_second_half(len(run.turns)),
-                    summarizer=summarizer,
-                    sent=as_sent.sent,
-                    texts=texts,
-                )
+                watch = step.watch_second_half(len(run.turns))
+                result = replay(tally=EvidenceTally(common=common), watch=watch)
             on_top = None
             if as_sent.sent.cuts and candidate.label in tops_of:
-                on_top = replay_run(
-                    run,
-                    strategy,
-                    prices,
-                    counting,
-                    known=known,
-                    tally=EvidenceTally(common=common),
-                    summarizer=summarizer,
-                    sent=as_sent.sent,
-                    is_cut=True,
-                    texts=texts,
-                )
+                on_top = replay(tally=EvidenceTally(common=common), is_cut=True)
                 on_top.summarizer += as_sent.condensing
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
-            return RunOutcome([], [left_out], add_up_use(uses))
+            return RunOutcome([], [left_out], uses)
         if summarizer is not None:
             uses.append(measure_use(summarizer, result.failed_summaries))
         row = build_row(run, candidate.label, result, turns.factors.get(candidate.label), as_sent.usd)
@@ -324,13 +263,19 @@ def replay_candidates(
             label = f"{candidate.label}, {ON_TOP}"
             added = row if on_top is None else build_row(run, label, on_top, None, as_sent.usd)
             added = replace(added, strategy=label, hindsight_usd=None, extended_usd=None)
-            tops.append(CandidateOutcome(added, build_series(on_top or result)))
+            tops.append((added, build_series(on_top or result)))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
-        outcomes.append(CandidateOutcome(row, build_series(result)))
+        rows.append((row, build_series(result)))
     # Here, and not with the study: this process has counted the texts already.
     composition = measure_run(run, counting)
-    return RunOutcome([*outcomes, *tops], problems, add_up_use(uses), composition, as_sent.summary)
+    return RunOutcome([*rows, *tops], problems, uses, composition, as_sent.summary)
+
+
+def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
+    """Return what the tokens of one run are."""
+    found = sum((measure_turn(turn, sizer) for turn in run.turns), measure_head(run.head, sizer))
+    return Composition(reader=run.format, **asdict(found))
 
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:
@@ -357,3 +302,61 @@ def _find_hindsight(
 
 
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"
+
+
+# -- how far the measure of evidence can be trusted: noise and floor of each format -----------------------------------
+
+
+def group_by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, run in enumerate(runs):
+        places[run.format].append(place)
+    return places
+
+
+def find_common_items(runs: Sequence[Trajectory], known: Sequence[Evidence]) -> list[frozenset[str]]:
+    """Return, for each of `runs`, the items that are common property of its format."""
+    result: list[frozenset[str]] = [frozenset()] * len(runs)
+    for places in group_by_format(runs).values():
+        for place, items in zip(places, common_items([known[place] for place in places]), strict=True):
+            result[place] = items
+    return result
+
+
+def measure_controls(
+    runs: Sequence[Trajectory],
+    known: Sequence[Evidence],
+    common: Sequence[frozenset[str]],
+    settings: StudySettings | None,
+) -> tuple[Control, ...]:
+    """settings: what to replay the floor with; None after an interruption, when nothing more is replayed."""
+    result = []
+    for name, places in sorted(group_by_format(runs).items()):
+        own = [known[place] for place in places]
+        tallies = [replay_floor(runs[place], known[place], settings) for place in places] if settings else []
+        floors = [tally for tally in tallies if tally is not None]
+        windows = [window for place in places if (window := runs[place].recorded_window)]
+        result.append(
+            Control(
+                reader=name,
+                runs=len(places),
+                noise=_mean_of(measure_noise(own, [frozenset()] * len(own))),
+                noise_filtered=_mean_of(measure_noise(own, [common[place] for place in places])),
+                floor=divide_or_none(sum(each.found for each in floors), sum(each.items for each in floors)),
+                floor_window=min(windows) if floors else None,
+            )
+        )
+    return tuple(result)
+
+
+def replay_floor(run: Trajectory, known: Evidence, settings: StudySettings) -> EvidenceTally | None:
+    """Return what plain masking hides at the window under which `run` was recorded; None if it saw everything."""
+    if not run.recorded_window:
+        return None
+    plain = parse_strategy(f"paper-masking(window={run.recorded_window})")
+    return replay_run(run, plain, settings.find_prices(run), settings.size_run(run), known=known).evidence
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return divide_or_none(sum(known), len(known))

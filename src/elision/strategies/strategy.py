@@ -13,8 +13,8 @@ from elision.strategies.placeholder_template import parse_template
 from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
-from elision.strategies.selectors import Selector
-from elision.strategies.triggers import SummaryTrigger
+from elision.strategies.selectors import OlderThan, Selector
+from elision.strategies.triggers import GrowthTrigger, SummaryTrigger, TurnRhythm
 from elision.trajectory.prices import Prices
 
 
@@ -88,6 +88,18 @@ class Strategy:
     def make_trigger(self) -> SummaryTrigger | None:
         """A fresh trigger for one session; None never summarizes."""
         return None
+
+    @property
+    def rhythm(self) -> TurnRhythm | None:
+        """The numbers of turns by which it acts; None where it never acts, or something else makes summaries due."""
+        selector, trigger = self.make_selector(), self.make_trigger()
+        if isinstance(trigger, GrowthTrigger):
+            window = selector.window if isinstance(selector, OlderThan) else trigger.tail
+            counts_tokens = trigger.tokens is not None
+            return TurnRhythm(window=window, turns=trigger.turns, tail=trigger.tail, counts_tokens=counts_tokens)
+        if trigger is not None or selector is None:
+            return None
+        return TurnRhythm(window=selector.window if isinstance(selector, OlderThan) else 0)
 
     def start_policy(self, placeholders: Placeholders | None = None) -> Policy:
         """Begin a session. placeholders: its own; the strategy's if None."""

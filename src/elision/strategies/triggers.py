@@ -56,6 +56,25 @@ class SummaryTrigger(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRhythm:
+    """The numbers of turns by which a strategy acts.
+
+    window: newest turns whose results stay as they are. turns: after so many since the last summary comes the next; 0
+    for none. tail: the newest turns, which it leaves out. counts_tokens: whether tokens make one due as well.
+    """
+
+    window: int = 0
+    turns: int = 0
+    tail: int = 0
+    counts_tokens: bool = False
+
+    @property
+    def wait(self) -> int:
+        """How many calls after the first turn that a summary leaves out the next summary may come."""
+        return max(self.turns, self.tail + 1) + 1
+
+
 class GrowthTrigger:
     """Cover all but the newest `tail` turns: once `turns` follow the summary, or those to cover exceed `tokens`."""
 

@@ -23,8 +23,7 @@ from elision.audit.run_partition import (
 )
 from elision.audit.tool_bills import ToolBill
 from elision.lab.ratios import divide_or_none
-from elision.lab.report import figures
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report.figures import NOTHING, format_count, format_share, format_usd, neutralize_text
 from elision.lab.results import SummaryTable
 from elision.study.manifest import RunFacts, clean_text
 from elision.study.row_schema import AUDIT_ROWS
@@ -228,12 +227,12 @@ def _tabulate_groups(tables: StudyTables) -> Iterator[SummaryTable]:
             headings=(title, "runs", "calls", "causes", "recorded", "avoidable"),
             rows=tuple(
                 (
-                    neutralize_text(row[column] or figures.NOTHING),
-                    figures.format_count(row["runs"]),
-                    figures.format_count(row["calls"]),
-                    figures.format_usd(row["usd"]),
-                    figures.NOTHING if row["stated"] is None else figures.format_usd(row["stated"]),
-                    figures.format_share(divide_or_none(row["avoidable"], row["usd"])),
+                    neutralize_text(row[column] or NOTHING),
+                    format_count(row["runs"]),
+                    format_count(row["calls"]),
+                    format_usd(row["usd"]),
+                    NOTHING if row["stated"] is None else format_usd(row["stated"]),
+                    format_share(divide_or_none(row["avoidable"], row["usd"])),
                 )
                 for row in shown
             ),

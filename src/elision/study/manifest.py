@@ -213,7 +213,8 @@ def read_unit(unit: Unit) -> Iterator[tuple[Trajectory, RunFacts] | Problem]:
 
     Raises OSError where the unit cannot be fetched; a unit that is gone is a Problem.
     """
-    facts = RunFacts(**{name: _find_in_path(unit.url, name) for name in ("day", "tag")})
+    named = dict(part.split("=", 1) for part in reversed(unit.url.split("/")) if "=" in part)
+    facts = RunFacts(day=named.get("day", ""), tag=named.get("tag", ""))
     try:
         if unit.row_group >= 0:
             yield from _read_row_group(unit, facts)
@@ -230,11 +231,6 @@ def read_unit(unit: Unit) -> Iterator[tuple[Trajectory, RunFacts] | Problem]:
     except FormatError as error:
         reason = str(error).partition("; formats known:")[0].partition(" Formats known:")[0]
         yield Problem(file=unit.url, line=None, reason=reason.partition(": ")[2] or reason)
-
-
-def _find_in_path(url: str, name: str) -> str:
-    """Return the value of the part `name=value` of a path; "" without one."""
-    return next((part.partition("=")[2] for part in url.split("/") if part.startswith(f"{name}=")), "")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from elision.lab.evidence import EvidenceTally
 from elision.lab.report.names import is_hindsight, is_raw, is_sent
-from elision.lab.results import GROWTH_TURNS, ON_TOP, RECORDED, Row, SentSummary, Series
+from elision.lab.results import GROWTH_TURNS, RECORDED, Row, SentSummary, Series, is_on_top
 from elision.lab.run_prices import find_day
 from elision.lab.study import RunOutcome
 from elision.lab.study_settings import StudySettings
@@ -150,18 +150,16 @@ AUDIT_ROWS: Final = pa.schema(
 )
 
 #: Fields of a lab's row that are columns under their own names.
-SAME: Final = (
-    *("turns", "tool_turns", "calls", "raw_usd", "recorded_usd", "hindsight_usd", "late_usd", "peak", "worst_ratio"),
-    *("epochs", "summaries", "masked", "folded", "folded_tokens"),
-    *("evidence_items", "evidence_found", "evidence_found_plain", "evidence_items_filtered", "evidence_found_filtered"),
-    *("regret_turns", "regret_turns_filtered", "own_items", "own_found", "own_missing_turns"),
-    *("repeats", "repeats_hidden"),
+SAME: Final = tuple(
+    each.name
+    for each in fields(Row)
+    if each.name in {name for name, kind, _ in COLUMNS if kind not in ("text", "word")}
 )
 #: Of how the run was sent: fields of the lab's summary, for one run.
 SENT: Final = tuple(each.name for each in fields(SentSummary) if each.name != "runs")
 #: What a run's tokens are.
 COMPOSITION: Final = ("observations", "reasoning", "actions", "user", "head")
-_BILL: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output")
+BILL: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +203,13 @@ def build_run_rows(
     shared |= {name: int(getattr(sent, name)) for name in SENT}
     if (whole := outcome.composition) is not None:
         shared |= {f"tokens_{name}": getattr(whole, name) for name in COMPOSITION}
-    kept = [each for each in outcome.outcomes if sent.cuts or not each.row.strategy.endswith(f", {ON_TOP}")]
-    rows = [shared | {"is_cheapest": 0} | _encode_row(each.row, each.series) for each in kept]
+    kept = [(row, series) for row, series in outcome.rows if sent.cuts or not is_on_top(row.strategy)]
+    rows = [shared | {"is_cheapest": 0} | _encode_row(row, series) for row, series in kept]
     if choices := [row for row in rows if is_choice(row["strategy"])]:
         min(choices, key=lambda row: row["usd"])["is_cheapest"] = 1
     calls = [
-        {"run": identity, "strategy": each.row.strategy} | {name: getattr(each.series, name) for name in _SERIES}
-        for each in kept
+        {"run": identity, "strategy": row.strategy} | {name: getattr(series, name) for name in _SERIES}
+        for row, series in kept
     ]
     return rows, calls
 
@@ -227,8 +225,8 @@ def _encode_row(row: Row, series: Series) -> dict[str, Any]:
     return {
         **{name: clean_text(getattr(row, name)) for name in ("file", "trajectory", "reader", "strategy")},
         **{name: getattr(row, name) for name in (*SAME, "usd")},
-        **{name: getattr(row.bill, name) for name in _BILL},
-        **{f"summary_{name}": getattr(row.summarizer, name) for name in (*_BILL, "usd")},
+        **{name: getattr(row.bill, name) for name in BILL},
+        **{f"summary_{name}": getattr(row.summarizer, name) for name in (*BILL, "usd")},
         "prompt_usd": row.bill.usd,
         "least_turns_usd": low,
         "most_turns_usd": high,
@@ -245,7 +243,7 @@ def decode_row(values: Mapping[str, Any]) -> Row:
         **{name: values[name] for name in SAME},
         strategy=values["strategy"],
         runs=values.get("runs", 1),
-        bill=Bill(**{name: values[name] for name in _BILL}, usd=values["prompt_usd"]),
-        summarizer=Bill(**{name: values[f"summary_{name}"] for name in (*_BILL, "usd")}),
+        bill=Bill(**{name: values[name] for name in BILL}, usd=values["prompt_usd"]),
+        summarizer=Bill(**{name: values[f"summary_{name}"] for name in (*BILL, "usd")}),
         extended_usd=None if low is None or high is None else (low, high),
     )

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from elision.errors import FormatError
 from elision.lab.evidence import COMMON, FEWEST_RUNS, Evidence, collect_evidence
-from elision.lab.head_estimate import add_recorded_head
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.lab.run_loading import Loaded, number_duplicates
 from elision.lab.study_settings import StudySettings
 from elision.study.manifest import Unit, decode_manifest, read_unit

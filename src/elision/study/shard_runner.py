@@ -20,7 +20,7 @@ from multiprocessing import active_children, get_context, parent_process
 from typing import Any, Final, TypeAlias
 
 from elision.errors import MissingExtra, OutputError, SpecError, describe_error
-from elision.lab.study import ignore_interrupts
+from elision.lab.replay_workers import ignore_interrupts
 from elision.study.manifest import Shard
 from elision.study.shard_work import (
     FAILED,
@@ -104,16 +104,12 @@ def run_shards(
                     queue.append(shard)
                 else:
                     progress.failed[shard.number] = reason
-                    _report_failure(shard, reason, task)
+                    text = f"shard {shard.number} of {len(shard.units)} files failed {ATTEMPTS} times: {reason};"
+                    problem = Problem(file=shard.units[0].url, line=None, reason=f"{text} run the command again")
+                    row = {**encode_problem(shard.number, problem), "kind": FAILED}
+                    write_problems(StudyFolder(task.folder), shard.name_part(task.plan), [row], task.plan)
         report(progress)
     return progress
-
-
-def _report_failure(shard: Shard, reason: str, task: ShardTask) -> None:
-    text = f"shard {shard.number} of {len(shard.units)} files failed {ATTEMPTS} times: {reason}; run the command again"
-    problem = Problem(file=shard.units[0].url, line=None, reason=text)
-    row = {**encode_problem(shard.number, problem), "kind": FAILED}
-    write_problems(StudyFolder(task.folder), shard.name_part(task.plan), [row], task.plan)
 
 
 def make_engine(workers: str, cores: int) -> Engine:

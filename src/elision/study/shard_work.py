@@ -15,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elision.lab.evidence import collect_evidence
-from elision.lab.evidence_controls import replay_floor
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.study import replay_candidates
+from elision.lab.run_as_recorded import add_recorded_head
+from elision.lab.study import replay_candidates, replay_floor
 from elision.lab.study_settings import StudySettings
 from elision.study.manifest import RunFacts, Shard, clean_text, read_unit
 from elision.study.row_schema import CALLS, PROBLEMS, ROWS, RunMeasures, build_run_rows

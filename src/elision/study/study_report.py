@@ -15,16 +15,25 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from elision.lab.candidates import RECOMMENDED
 from elision.lab.ratios import divide_or_none
-from elision.lab.report import figures, wording
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report import wording
+from elision.lab.report.figures import (
+    NOTHING,
+    format_change,
+    format_change_range,
+    format_count,
+    format_plural,
+    format_share,
+    format_usd,
+    neutralize_text,
+)
 from elision.lab.report.names import is_sent, shorten_strategies
 from elision.lab.results import (
     BILLED,
     GROWTH_TURNS,
     ON_TOP,
     RECORDED,
+    Composition,
     ContextSize,
     Control,
     Row,
@@ -37,11 +46,16 @@ from elision.lab.results import (
 from elision.lab.run_prices import ModelUse, sum_up_prices
 from elision.lab.study import list_labels
 from elision.lab.study_settings import StudySettings
-from elision.lab.token_composition import Composition
-from elision.strategies.spec import parse_strategy
-from elision.study.row_schema import COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
-from elision.study.study_summary import ALL_OR_NONE, GROUPS, LARGEST, NOT_ON_TOP, find_worst_runs, load_summary
-from elision.study.study_tables import StudyTables
+from elision.study.row_schema import BILL, COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
+from elision.study.study_tables import (
+    ALL_OR_NONE,
+    GROUPS,
+    LARGEST,
+    NOT_ON_TOP,
+    StudyTables,
+    find_worst_runs,
+    load_summary,
+)
 
 #: Groups that a table has at most.
 LISTED_GROUPS: Final = 20
@@ -55,7 +69,6 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
     sent, formats = _sum_sent(tables)
     labels = list_labels(settings, sent)
     totals = _sum_totals(tables, labels)
-    recommended = parse_strategy(RECOMMENDED)
     missing = len(tables.names) - len(tables.parts)
     uses = list_uses(tables) or [ModelUse("", None, 0, 0)]
     study = Study(
@@ -67,7 +80,7 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
         problems=tables.list_problems(),
         finished=not missing,
         hindsight=settings.hindsight,
-        recommended=next((each.label for each in settings.candidates if each.strategy == recommended), ""),
+        recommended=settings.recommended_label,
         turns=settings.assume_turns(formats),
         compositions=_sum_compositions(tables),
         sent=sent,
@@ -76,8 +89,8 @@ def build_study(tables: StudyTables, settings: StudySettings) -> Study:
             runs=sent.runs,
             totals=totals,
             growth=_measure_growth(tables, labels, only_billed=bool(sent.billed_runs)),
-            missing=f"{figures.format_count(len(tables.parts))} of"
-            f" {figures.format_count(len(tables.names))} shards are finished; run the command again for the rest."
+            missing=f"{format_count(len(tables.parts))} of"
+            f" {format_count(len(tables.names))} shards are finished; run the command again for the rest."
             if missing
             else "",
         ),
@@ -115,7 +128,7 @@ def _add_worst_runs(tables: StudyTables, study: Study, label: str) -> Study:
 
 
 def _sum_totals(tables: StudyTables, labels: Sequence[str]) -> tuple[Row, ...]:
-    bills = [name for name, _, _ in COLUMNS if name.startswith("summary_") or name in _BILL_COLUMNS]
+    bills = [name for name, _, _ in COLUMNS if name.startswith("summary_") or name in (*BILL, "prompt_usd")]
     summed = [name for name in SAME if name not in ("late_usd", *LARGEST, *ALL_OR_NONE)]
     parts = [f"sum({name}) as {name}" for name in (*summed, *bills)]
     parts += [f"max({name}) as {name}" for name in LARGEST]
@@ -126,9 +139,6 @@ def _sum_totals(tables: StudyTables, labels: Sequence[str]) -> tuple[Row, ...]:
     )
     rows = {row["strategy"]: decode_row(row) for row in found}
     return tuple(rows[label] for label in labels if label in rows)
-
-
-_BILL_COLUMNS: Final = ("input", "cache_write", "cache_write_1h", "cache_read", "output", "prompt_usd")
 
 
 def _sum_sent(tables: StudyTables) -> tuple[SentSummary, list[str]]:
@@ -227,10 +237,10 @@ def _tabulate_spread(tables: StudyTables, study: Study) -> SummaryTable:
         rows.append(
             (
                 names[label],
-                figures.format_change(median),
-                figures.format_change_range(low, high),
+                format_change(median),
+                format_change_range(low, high),
                 _format_interval(sums[label]),
-                figures.format_share(sums[label]["cheaper"]),
+                format_share(sums[label]["cheaper"]),
             )
         )
     return SummaryTable(
@@ -254,10 +264,10 @@ def _format_interval(row: Mapping[str, Any]) -> str:
     """Return the interval of a ratio of two sums, from their moments."""
     runs, ratio = row["n"], divide_or_none(row["u"], row["p"])
     if ratio is None or runs < _FEWEST_RUNS:
-        return figures.NOTHING
+        return NOTHING
     squares = max(0.0, row["uu"] - 2 * ratio * row["up"] + ratio * ratio * row["pp"])
     error = (squares * runs / (runs - 1)) ** 0.5 / row["p"]
-    return figures.format_change_range(ratio - 1.96 * error, ratio + 1.96 * error)
+    return format_change_range(ratio - 1.96 * error, ratio + 1.96 * error)
 
 
 def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTable]:
@@ -271,7 +281,7 @@ def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTabl
     found.sort(key=lambda row: (-row["runs"], labels.index(row["strategy"])))
     runs = sum(row["runs"] for row in found)
     names = shorten_strategies(study.strategies)
-    total = figures.format_usd(sum(row["usd"] for row in found))
+    total = format_usd(sum(row["usd"] for row in found))
     yield SummaryTable(
         title="Which strategy costs least, run by run",
         text=f"With the cheapest for each run, which is unknown beforehand: {total}.",
@@ -279,9 +289,9 @@ def _tabulate_winners(tables: StudyTables, study: Study) -> Iterator[SummaryTabl
         rows=tuple(
             (
                 names[row["strategy"]],
-                figures.format_count(row["runs"]),
-                figures.format_share(row["runs"] / runs),
-                figures.format_usd(row["usd"]),
+                format_count(row["runs"]),
+                format_share(row["runs"] / runs),
+                format_usd(row["usd"]),
             )
             for row in found
         ),
@@ -307,12 +317,12 @@ def _tabulate_groups(tables: StudyTables, study: Study, label: str) -> Iterator[
             headings=(title, "runs", "as recorded", "cost", "vs recorded", "facts still visible"),
             rows=tuple(
                 (
-                    neutralize_text(row[column] or figures.NOTHING),
-                    figures.format_count(row["runs"]),
-                    figures.format_usd(row["paid"]),
-                    figures.format_usd(row["usd"]),
-                    figures.format_change(divide_or_none(row["usd"], row["paid"])),
-                    figures.format_share(divide_or_none(row["found"], row["items"])),
+                    neutralize_text(row[column] or NOTHING),
+                    format_count(row["runs"]),
+                    format_usd(row["paid"]),
+                    format_usd(row["usd"]),
+                    format_change(divide_or_none(row["usd"], row["paid"])),
+                    format_share(divide_or_none(row["found"], row["items"])),
                 )
                 for row in shown
             ),
@@ -329,7 +339,7 @@ def list_groups(found: Sequence[dict[str, Any]], column: str) -> tuple[list[dict
         shown.sort(key=lambda row: row["day"])
     if len(shown) == len(found):
         return shown, ""
-    return shown, f" The {figures.format_count(len(shown))} that cost most, of {figures.format_count(len(found))}."
+    return shown, f" The {format_count(len(shown))} that cost most, of {format_count(len(found))}."
 
 
 def _tabulate_worst(study: Study, label: str) -> SummaryTable:
@@ -337,17 +347,17 @@ def _tabulate_worst(study: Study, label: str) -> SummaryTable:
     rows = study.of(label)
     name = shorten_strategies(study.strategies)[label]
     return SummaryTable(
-        title=f"The {figures.format_plural(len(rows), 'run')} that {name} suits least",
+        title=f"The {format_plural(len(rows), 'run')} that {name} suits least",
         text="The highest cost vs recorded first. The link leads to the recording.",
         headings=("run", "calls", "as recorded", "cost", "vs recorded", "turns missing a fact"),
         rows=tuple(
             (
                 neutralize_text(f"{row.file} {row.trajectory}"),
-                figures.format_count(row.calls),
-                figures.format_usd(row.paid_usd),
-                figures.format_usd(row.usd),
-                figures.format_change(row.to_recorded),
-                figures.format_count(row.regret_turns),
+                format_count(row.calls),
+                format_usd(row.paid_usd),
+                format_usd(row.usd),
+                format_change(row.to_recorded),
+                format_count(row.regret_turns),
             )
             for row in rows
         ),

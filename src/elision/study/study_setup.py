@@ -11,9 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from elision.errors import SpecError
-from elision.lab.candidates import Candidate, parse_candidates
 from elision.lab.results import prices_json
-from elision.lab.study_settings import StudySettings
+from elision.lab.study_settings import Candidate, StudySettings, parse_candidates
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.study.manifest import Shard, cut_shards, decode_manifest, encode_manifest, list_units
 from elision.study.run_sample import take_sample

@@ -51,14 +51,18 @@ class TokenComposition:
         return self.head + self.observations + self.reasoning + self.actions + self.user
 
     @property
+    def turn_tokens(self) -> int:
+        """Return the tokens of all turns: everything but the head."""
+        return self.total - self.head
+
+    @property
     def observation_share(self) -> float:
         """Return the share of the turns' tokens that is in observations, 0 to 1; 0 where there are no turns.
 
         The literature gives 84 % for software engineering agents.
         """
-        turns = self.total - self.head
-        if turns:
-            return self.observations / turns
+        if self.turn_tokens:
+            return self.observations / self.turn_tokens
         return 0.0
 
 

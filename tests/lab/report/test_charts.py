@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from elision.lab.report import charts
-from elision.lab.report.bars import draw_bars
+from elision.lab.report.charts import draw_bars
 from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import Drawing, measure_text
 from elision.lab.results import Study

@@ -16,8 +16,7 @@ from elision.lab.report import page as pages
 from elision.lab.report.names import GROUPS
 from elision.lab.report.replay_report import build_replay_report
 from elision.lab.report.report import Provenance
-from elision.lab.results import Study
-from elision.lab.token_composition import Composition
+from elision.lab.results import Composition, Study
 from tests.lab.report.studies import HOSTILE, RAW, empty, hostile, row, series, study
 
 

@@ -14,11 +14,10 @@ from rich.console import Console
 
 from elision.config import load_settings
 from elision.lab.report.page import build_page, draw_picture
-from elision.lab.report.png import render_png
 from elision.lab.report.report import Provenance
-from elision.lab.report.settings_file import describe_fully, write_settings
+from elision.lab.report.svg import render_png
 from elision.lab.report.terminal import print_report
-from elision.lab.report.tuning_report import build_tuning_report
+from elision.lab.report.tuning_report import build_tuning_report, describe_fully, write_settings
 from elision.lab.tuning.tuning_result import Tuning
 from elision.strategies.spec import parse_strategy
 from tests.lab.report.studies import HOSTILE
@@ -37,7 +36,7 @@ def test_the_table_has_both_parts() -> None:
     """References, frontier, the mark at the recommended point, its text to copy."""
     text = _print(tuning())
     line = next(line for line in text.splitlines() if "▸" in line)
-    assert line.split()[2:] == ["summarization", "21+5", "−25", "%", "98", "%", "3", "−20", "%", "98", "%", "1"]
+    assert line.split()[2:] == ["summarization", "21/5", "−25", "%", "98", "%", "3", "−20", "%", "98", "%", "1"]
     assert "summarization(every=21, tail=5, schedule=cache-aware)" in text
     assert "published for SWE-agent" in text
     (bar,) = (line for line in text.splitlines() if "(recommended)" in line)
@@ -85,7 +84,7 @@ def test_the_picture_names_what_it_leaves_out() -> None:
         "default",
         "nothing hidden",
         "preset swe-agent",
-        "recommended: summarization 21+5",
+        "recommended: summarization 21/5",
     ]
 
 

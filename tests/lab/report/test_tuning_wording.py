@@ -8,7 +8,7 @@ import pytest
 
 from elision.lab.report import tuning_wording as wording
 from elision.lab.report.report import Provenance
-from elision.lab.report.settings_file import write_settings
+from elision.lab.report.tuning_report import write_settings
 from elision.lab.tuning.tuning_result import TunedPoint
 from tests.lab.report.tunings import RULED, make_row, tuning
 
@@ -17,7 +17,7 @@ MADE_BY = Provenance(version="0.1.0", date="2026-11-22", command="elision tune r
 
 def test_the_headline_compares_with_the_default() -> None:
     """In dollars and in percent; or it says that the default is the best."""
-    assert wording.write_headline(tuning()) == "Summarization 21+5 costs $7.50 instead of $8.70 by default (−14 %)."
+    assert wording.write_headline(tuning()) == "Summarization 21/5 costs $7.50 instead of $8.70 by default (−14 %)."
     best = wording.write_headline(replace(tuning(), recommended="masking"))
     assert best == "The default is the best point found: Masking 10, $8.70 (−13 % vs recorded)."
 
@@ -79,7 +79,7 @@ def test_turns_are_of_the_scaffold() -> None:
     found = tuning()
     points = tuple(replace(point, fit=replace(point.fit, summaries=2)) for point in found.points)
     notes = " ".join(wording.list_notes(replace(found, points=points)))
-    assert "Summaries changed the turns of real runs by −18 to +18 %, by model." in notes
+    assert "Turns of real runs with summaries, against masking: +17.9 % Gemini 2.5 Flash, " in notes
     notes = " ".join(wording.list_notes(replace(found, points=points, rule_of_thumb="published for OpenHands")))
     assert "+35 % summarization (Gemini 2.5 Flash, 500 tasks)" in notes
     assert "by model" not in notes
@@ -97,7 +97,7 @@ def test_the_break_even_is_against_the_default() -> None:
     text = wording.describe_break_even(replace(found, points=points))
     assert text is not None
     assert text.startswith("Break-even: 5.0 extra turns a run (+10 %) would cost what it saves")
-    assert "Summaries changed the turns of real runs by −18 to +18 %, by model." in text
+    assert "Turns of real runs with summaries, against masking: +17.9 % Gemini 2.5 Flash, " in text
     assert wording.describe_break_even(replace(found, recommended="masking")) is None
 
 

@@ -9,8 +9,7 @@ import msgspec
 
 from elision.lab.elongation import OPENHANDS, assume_turns
 from elision.lab.report import wording
-from elision.lab.results import Row, Study
-from elision.lab.token_composition import Composition
+from elision.lab.results import Composition, Row, Study
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill

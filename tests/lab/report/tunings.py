@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elision.lab.results import Row
-from elision.lab.tuning.search_space import RuleSet, SearchSpace, ToolRule
+from elision.lab.tuning.search_space import SearchSpace, ToolRule
 from elision.lab.tuning.tool_rules import ToolUse
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
 from elision.trajectory.price_lookup import find_price_set
@@ -49,7 +49,7 @@ def tuning() -> Tuning:
         seed=0,
         judge_share=0.3,
         method="optuna",
-        space=SearchSpace(rule_sets=(RuleSet(), RuleSet(tools=(ToolRule(tool="read", longer=True),)))),
+        space=SearchSpace(rule_sets=((), (ToolRule(tool="read", longer=True),))),
         tools=(ToolUse(tool="read", hidden_tokens=700, missed=3, runs=2), ToolUse(tool="list", hidden_tokens=300)),
         size=6_120,
         searched=64,

@@ -9,8 +9,8 @@ import pytest
 
 from elision.errors import MissingExtra
 from elision.lab.results import Row
-from elision.lab.tuning.point_search import load_optuna, search_by_sampling, search_exhaustively
 from elision.lab.tuning.search_space import SearchSpace, parse_space
+from elision.lab.tuning.tuner import load_optuna, search_by_sampling
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Bill
@@ -41,14 +41,6 @@ def _sample(trials: int, seed: int, space: SearchSpace | None = None) -> list[St
     first = [parse_strategy("masking"), parse_strategy("hybrid")]
     search_by_sampling(space or SearchSpace(), figures.evaluate, trials=trials, seed=seed, first=first)
     return figures.asked
-
-
-def test_a_small_space_is_searched_whole() -> None:
-    """Every point, once."""
-    figures = _Figures()
-    strategies = parse_space(["family=masking"]).list_strategies()
-    search_exhaustively(strategies, figures.evaluate)
-    assert figures.asked == strategies
 
 
 def test_a_sampled_search_evaluates_what_was_asked_for() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SpecError
-from elision.lab.tuning.search_space import RuleSet, SearchSpace, ToolRule, add_rule_sets, parse_space
+from elision.lab.tuning.search_space import SearchSpace, ToolRule, add_rule_sets, parse_space
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.spec import describe_strategy, parse_strategy
 
@@ -84,5 +84,5 @@ def test_rule_sets_are_few() -> None:
     """None, each tool, all tools together; only what `rules` allows."""
     tools = [ToolRule(tool="read", longer=True), ToolRule(tool="list", longer=False)]
     assert len(add_rule_sets(SearchSpace(), tools).rule_sets) == 4
-    assert add_rule_sets(parse_space(["rules=none"]), tools).rule_sets == (RuleSet(),)
-    assert add_rule_sets(parse_space(["rules=tools"]), []).rule_sets == (RuleSet(),)
+    assert add_rule_sets(parse_space(["rules=none"]), tools).rule_sets == ((),)
+    assert add_rule_sets(parse_space(["rules=tools"]), []).rule_sets == ((),)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning.search_space import ToolRule
-from elision.lab.tuning.tool_rules import MOST_RULES, ToolUse, choose_tool_rules, escape_glob, measure_tools
+from elision.lab.tuning.tool_rules import MOST_RULES, ToolUse, choose_tool_rules, measure_tools
 from elision.testing.builders import call, long_text, result, trajectory, turn
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
@@ -66,10 +61,3 @@ def test_a_name_that_no_file_could_show_gets_no_rule() -> None:
     """Names come from recordings: control characters and lone surrogates stay out of settings."""
     uses = [ToolUse(tool=name, hidden_tokens=100, runs=1) for name in ("a\x1b[2J", "b\ud800", "c\n", "read")]
     assert [rule.tool for rule in choose_tool_rules(uses, 1)] == ["read"]
-
-
-@given(st.text(), st.text())
-def test_an_escaped_name_matches_itself_alone(name: str, other: str) -> None:
-    """Whatever a tool is called."""
-    assert fnmatchcase(name, escape_glob(name))
-    assert fnmatchcase(other, escape_glob(name)) == (other == name)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
-from elision.lab.clock import calls
+from elision.lab.run_as_recorded import calls
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT, Image, ViewRenderer, describe_part, find_image
 from elision.trajectory.content import Opaque, Text, make_content

@@ -3,8 +3,8 @@
     report = build_replay_report(study)
     terminal.print_report(report, console)          needs rich (extra `cli`)
     page.build_page(report)
-    png.render_png(page.draw_picture(report))       needs resvg (extra `report`)
+    svg.render_png(page.draw_picture(report))       needs resvg (extra `report`)
 
-figures.py formats numbers, names.py shortens names, palette.py assigns colours, wording.py writes sentences; charts.py,
-bars.py and tuning_chart.py draw with svg.py; page.html, page.css and page.js are the page around the charts.
+figures.py formats numbers, names.py shortens names, palette.py assigns colours, wording.py writes sentences; charts.py
+draws with svg.py; page.html, page.css and page.js are the page around the charts.
 """

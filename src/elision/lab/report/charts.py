@@ -1,11 +1,12 @@
-"""The charts of a study: cost by what is paid for, and cost against visible facts. The page draws contexts itself."""
+"""Stacked bars, and the charts of a study: cost by what is paid for, and cost against visible facts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elision.lab.report import figures, wording
+from elision.lab.report import wording
 from elision.lab.report.columns import is_baseline
+from elision.lab.report.figures import NOTHING, format_change, format_count, format_multiple, format_share, format_usd
 from elision.lab.report.names import group_rows, is_hindsight, is_raw
 from elision.lab.report.palette import assign_looks
 from elision.lab.report.report import Bar, BarChart
@@ -13,10 +14,9 @@ from elision.lab.report.sent_wording import name_rows
 from elision.lab.report.svg import (
     Axis,
     Drawing,
-    Plot,
-    Tip,
-    find_ends,
-    write_share_tick,
+    draw_bottom_axis,
+    measure_text,
+    plot_shares,
     write_usd_tick,
 )
 from elision.lab.results import BILLED, RECORDED, Row, Study
@@ -50,14 +50,19 @@ def build_costs(study: Study) -> BarChart:
 def _build_bar(row: Row, name: str, study: Study) -> Bar:
     is_recommended = row.strategy == study.recommended
     label = f"{name} (recommended)" if is_recommended else name
+    usd = format_usd(row.usd)
+    change = NOTHING if is_baseline(row) else format_change(row.to_recorded)
+    tip = [("strategy", label), ("cost", usd), ("vs recorded", change)]
+    if study.hindsight:
+        tip.append(("× hindsight", format_multiple(row.to_hindsight)))
     parts = split_by_payee(row, study.prices)
     return Bar(
         label,
-        _write_amounts(row),
+        usd if change == NOTHING else f"{usd}  {change}",
         [(PAYEES[payee], payee, parts[payee]) for payee in PAYEES],
         mark=row.hindsight_usd,
         mood="better" if is_recommended and (row.to_recorded or 1) < 1 else "",
-        tip=_list_amounts(row, label, has_hindsight=study.hindsight),
+        tip=tip,
     )
 
 
@@ -71,17 +76,6 @@ def _choose_few(study: Study, rows: Sequence[Row]) -> list[int]:
     if not any(row.strategy == RECORDED for row in rows):
         kept |= {row.strategy for row in rows if is_raw(row.strategy)}
     return [place for place, row in enumerate(rows) if row.strategy in kept]
-
-
-def _write_amounts(row: Row) -> str:
-    change = "" if is_baseline(row) or row.to_recorded is None else f"  {figures.format_change(row.to_recorded)}"
-    return figures.format_usd(row.usd) + change
-
-
-def _list_amounts(row: Row, name: str, *, has_hindsight: bool) -> Tip:
-    change = figures.NOTHING if is_baseline(row) else figures.format_change(row.to_recorded)
-    found = [("strategy", name), ("cost", figures.format_usd(row.usd)), ("vs recorded", change)]
-    return [*found, ("× hindsight", figures.format_multiple(row.to_hindsight))] if has_hindsight else found
 
 
 def split_by_payee(row: Row, prices: Prices) -> dict[str, float]:
@@ -112,23 +106,76 @@ def draw_visible_facts(study: Study, drawing: Drawing) -> None:
     names = name_rows(study)
     looks = assign_looks(study.strategies)
     rows = list_visible_facts(study)
-    found = [(row, row.usd, row.evidence_recall or 0.0) for row in rows]
-    left, right = find_ends(usd for _, usd, _ in found)
-    low, high = find_ends(recall for _, _, recall in found)
-    plot = Plot(
-        drawing,
-        Axis(title="cost, USD", low=left, high=right, write=write_usd_tick),
-        Axis(title="facts still visible", low=low, high=high, write=write_share_tick, most=1.0),
-        300,
-    )
-    places = [(row, *plot.place((usd, recall))) for row, usd, recall in found]
+    points = [(row.usd, row.evidence_recall or 0.0) for row in rows]
+    plot = plot_shares(drawing, points, ("cost, USD", "facts still visible"), write_usd_tick, 300)
+    places = [(row, *plot.place(point)) for row, point in zip(rows, points, strict=True)]
     for row, x, y in places:
         tip = [
             ("strategy", names[row.strategy]),
-            ("cost", figures.format_usd(row.usd)),
-            ("facts still visible", figures.format_share(row.evidence_recall)),
-            ("turns missing a fact", figures.format_count(row.regret_turns)),
+            ("cost", format_usd(row.usd)),
+            ("facts still visible", format_share(row.evidence_recall)),
+            ("turns missing a fact", format_count(row.regret_turns)),
         ]
         look = looks[row.strategy]
         drawing.add_mark(x, y, look.shape, drawing.ink.slots[look.slot], tip=tip)
     plot.add_labels([(x, y, names[row.strategy]) for row, x, y in places], [(x, y) for _, x, y in places])
+
+
+# -- stacked bars: a line of text above each, so that neither name nor amount is ever cut -----------------------------
+
+
+#: Pixels from bar to bar.
+STEP = 44
+_NAME, _BAR, _THICK = 11, 30, 14
+#: Pixels between a bar, or its mark, and its amount.
+_GAP = 8
+
+
+def draw_bars(chart: BarChart, drawing: Drawing) -> None:
+    """Draw a bar for each of `chart`, a dashed line at the size that all compare with, and the bars' own marks."""
+    ink = drawing.ink
+    parts = {name: slot for bar in chart.bars for slot, name, size in bar.parts if size}
+    order = {name: place for place, (_, name, _) in enumerate(chart.bars[0].parts)} if chart.bars else {}
+    drawing.add_key(("square", ink.slots[parts[name]], name) for name in sorted(parts, key=lambda name: order[name]))
+    # Each bar leaves room for its amount, behind its mark where that is further right.
+    ends = [(max(bar.size, bar.mark or 0.0, chart.line or 0.0), measure_text(bar.amount)) for bar in chart.bars]
+    scale = min(((drawing.width - _GAP - 4 - room) / end for end, room in ends if end), default=1.0)
+    top = drawing.bottom
+    bottom = top + STEP * len(chart.bars)
+    if chart.line:
+        x = chart.line * scale
+        drawing.add_line(x, top, x, bottom, ink.slots["grey"], stroke_width=1.5, stroke_dasharray="5 4", class_="paid")
+    for place, bar in enumerate(chart.bars):
+        y = top + STEP * place
+        drawing.add_text(0, y + _NAME, bar.name, rim=True, class_="bar-name")
+        _draw_bar(bar, y + _BAR, scale, (chart.line or 0.0) * scale, drawing)
+    axis = Axis(title=chart.axis, low=0, high=drawing.width / scale, write=write_usd_tick)
+    draw_bottom_axis(drawing, axis, (0, drawing.width), bottom + 4)
+
+
+def _draw_bar(bar: Bar, y: float, scale: float, line: float, drawing: Drawing) -> None:
+    """Draw the parts of a bar around height `y`, its mark, and its amount behind both; not across `line`."""
+    ink = drawing.ink
+    x = 0.0
+    for slot, name, size in bar.parts:
+        if not size:
+            continue
+        share = format_share(size / bar.size)
+        tip = bar.tip and (
+            bar.tip[0],
+            ("paid for", name),
+            ("of it", f"{format_usd(size)} ({share})"),
+            *bar.tip[1:],
+        )
+        piece = {"x": x, "y": y - _THICK / 2, "width": size * scale, "height": _THICK}
+        drawing.add("rect", {**piece, "class": "piece", "fill": ink.slots[slot]}, tip=tip)
+        x += size * scale
+    if bar.mark is not None:
+        at = bar.mark * scale
+        upright = {"x": at - 1.5, "y": y - _THICK / 2 - 4, "width": 3, "height": _THICK + 8}
+        look = {"class": "hindsight", "fill": ink.text, "stroke": ink.ground}
+        drawing.add("rect", {**upright, **look}, tip=bar.tip)
+        x = max(x, at + 2)
+    if x + _GAP - 4 < line < x + _GAP + measure_text(bar.amount) + 4:
+        x = line
+    drawing.add_text(x + _GAP, y, bar.amount, rim=True, class_="bar-amount")

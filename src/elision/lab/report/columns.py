@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from elision.lab.report import figures, wording
+from elision.lab.report import wording
+from elision.lab.report.figures import (
+    NOTHING,
+    format_change,
+    format_change_range,
+    format_count,
+    format_multiple,
+    format_share,
+    format_tokens,
+    format_usd,
+    is_unchanged,
+)
 from elision.lab.report.names import is_raw, is_sent
 from elision.lab.report.report import Column, Table, TableRow, Words
 from elision.lab.results import RECORDED, Control, Row, Study
@@ -48,37 +59,35 @@ FOLDED = "tokens folded"
 OWN_WORDS = "own words visible"
 
 COLUMNS = (
-    StrategyColumn("cost", 100, lambda row: figures.format_usd(row.usd)),
+    StrategyColumn("cost", 100, lambda row: format_usd(row.usd)),
     StrategyColumn(
         VS_RECORDED.replace(" ", "\n"),
         95,
-        lambda row: figures.format_change(None if is_baseline(row) else row.to_recorded),
+        lambda row: format_change(None if is_baseline(row) else row.to_recorded),
         judged=True,
     ),
-    StrategyColumn(VS_RAW, 86, lambda row: figures.format_change(None if is_raw(row.strategy) else row.to_raw)),
+    StrategyColumn(VS_RAW, 86, lambda row: format_change(None if is_raw(row.strategy) else row.to_raw)),
     StrategyColumn("break-even:\nextra turns", 87, lambda row: _format_break_even(row)),
-    StrategyColumn("cache\nrewrites", 88, lambda row: figures.format_count(row.cache_rewrites)),
-    StrategyColumn("facts still\nvisible", 90, lambda row: figures.format_share(row.evidence_recall)),
-    StrategyColumn(HINDSIGHT.replace(" ", "\n"), 85, lambda row: figures.format_multiple(row.to_hindsight)),
-    StrategyColumn("peak\ncontext", 70, lambda row: figures.format_tokens(row.peak)),
-    StrategyColumn("turns missing\na fact", 60, lambda row: figures.format_count(row.regret_turns)),
-    StrategyColumn("own words\nvisible", 65, lambda row: figures.format_share(row.own_recall)),
-    StrategyColumn(FOLDED.replace(" ", "\n"), 55, lambda row: figures.format_tokens(row.folded_tokens)),
-    StrategyColumn("summaries", 50, lambda row: figures.format_count(row.summaries)),
+    StrategyColumn("cache\nrewrites", 88, lambda row: format_count(row.cache_rewrites)),
+    StrategyColumn("facts still\nvisible", 90, lambda row: format_share(row.evidence_recall)),
+    StrategyColumn(HINDSIGHT.replace(" ", "\n"), 85, lambda row: format_multiple(row.to_hindsight)),
+    StrategyColumn("peak\ncontext", 70, lambda row: format_tokens(row.peak)),
+    StrategyColumn("turns missing\na fact", 60, lambda row: format_count(row.regret_turns)),
+    StrategyColumn("own words\nvisible", 65, lambda row: format_share(row.own_recall)),
+    StrategyColumn(FOLDED.replace(" ", "\n"), 55, lambda row: format_tokens(row.folded_tokens)),
+    StrategyColumn("summaries", 50, lambda row: format_count(row.summaries)),
+    StrategyColumn("summary\ncost", 40, lambda row: format_usd(row.summarizer.usd) if row.summaries else NOTHING),
+    StrategyColumn("visible, not\nin summary", 35, lambda row: format_share(row.evidence_recall_plain)),
+    StrategyColumn("visible,\nfiltered", 30, lambda row: format_share(row.evidence_recall_filtered)),
     StrategyColumn(
-        "summary\ncost", 40, lambda row: figures.format_usd(row.summarizer.usd) if row.summaries else figures.NOTHING
-    ),
-    StrategyColumn("visible, not\nin summary", 35, lambda row: figures.format_share(row.evidence_recall_plain)),
-    StrategyColumn("visible,\nfiltered", 30, lambda row: figures.format_share(row.evidence_recall_filtered)),
-    StrategyColumn(
-        "repeated\ncalls", 25, lambda row: f"{row.repeats_hidden}/{row.repeats}" if row.repeats else figures.NOTHING
+        "repeated\ncalls", 25, lambda row: f"{row.repeats_hidden}/{row.repeats}" if row.repeats else NOTHING
     ),
 )
 
 
 def is_baseline(row: Row) -> bool:
     """Whether `row` is what others are compared with: what was sent, or sending everything where that is the same."""
-    is_same = row.to_recorded is None or figures.is_unchanged(row.to_recorded)
+    is_same = row.to_recorded is None or is_unchanged(row.to_recorded)
     return row.strategy == RECORDED or (is_raw(row.strategy) and is_same)
 
 
@@ -105,41 +114,34 @@ def select_columns(study: Study) -> list[StrategyColumn]:
 
 def _build_turns_column(study: Study) -> StrategyColumn:
     """Return the column of the cost with more or fewer turns: a range of changes by default, else an amount."""
-    if study.turns.mode == "band":
-        return StrategyColumn("vs recorded, turns\nas measured", 45, lambda row: _format_turns_band(row))
+    is_band = study.turns.mode == "band"
+
+    def write_cost(row: Row) -> str:
+        if row.extended_usd is None or not row.paid_usd:
+            return NOTHING
+        low, high = (usd / row.paid_usd for usd in row.extended_usd)
+        if is_band:
+            return format_change_range(low, high)
+        return f"{format_usd(row.extended_usd[0])} ({format_change(low)})"
+
+    if is_band:
+        return StrategyColumn("vs recorded, turns\nas measured", 45, write_cost)
     words = "as measured" if study.turns.mode == "measured" else "as assumed"
-    return StrategyColumn(f"cost, turns\n{words}", 94, lambda row: _format_extended_cost(row))
-
-
-def _format_turns_band(row: Row) -> str:
-    if row.extended_usd is None or not row.paid_usd:
-        return figures.NOTHING
-    low, high = row.extended_usd
-    return figures.format_change_range(low / row.paid_usd, high / row.paid_usd)
-
-
-def _format_extended_cost(row: Row) -> str:
-    if row.extended_usd is None or not row.paid_usd:
-        return figures.NOTHING
-    usd = row.extended_usd[0]
-    return f"{figures.format_usd(usd)} ({figures.format_change(usd / row.paid_usd)})"
+    return StrategyColumn(f"cost, turns\n{words}", 94, write_cost)
 
 
 def _format_break_even(row: Row) -> str:
     allowance = wording.describe_break_even(row)
-    return allowance.replace(" extra turns", "") if allowance else figures.NOTHING
+    return allowance.replace(" extra turns", "") if allowance else NOTHING
 
 
 def format_controls(controls: Sequence[Control]) -> Table:
     """Return the controls of each format: runs, noise, the same filtered, floor."""
     columns = [Column("format"), Column("runs", 1), Column("noise", 4), Column("filtered", 3), Column("floor", 2)]
-    return Table(columns, [TableRow(_list_control_cells(control)) for control in controls])
-
-
-def _list_control_cells(control: Control) -> list[str]:
-    floor = figures.format_share(control.floor)
-    if control.floor is not None and control.floor_window is not None:
-        floor += f" (window {control.floor_window})"
-    noise = figures.format_share(control.noise)
-    filtered = figures.format_share(control.noise_filtered)
-    return [control.reader, figures.format_count(control.runs), noise, filtered, floor]
+    rows = []
+    for each in controls:
+        noise, filtered, floor = map(format_share, (each.noise, each.noise_filtered, each.floor))
+        if each.floor is not None and each.floor_window is not None:
+            floor += f" (window {each.floor_window})"
+        rows.append(TableRow([each.reader, format_count(each.runs), noise, filtered, floor]))
+    return Table(columns, rows)

@@ -24,13 +24,6 @@ LONGEST_RUN = 240
 _HEADS = (15, LONGEST_STRATEGY - 1, 8, 1)
 
 
-def clip_start(text: str, length: int) -> str:
-    """At most `length` characters, the end kept: that is where paths differ."""
-    if len(text) <= length:
-        return text
-    return "…" + text[-(length - 1) :]
-
-
 def shorten_strategies(labels: Sequence[str]) -> dict[str, str]:
     """A short and unique name for each label: itself if short, else with an ellipsis where others are the same."""
     result: dict[str, str] = {}
@@ -154,13 +147,13 @@ def name_runs(rows: Iterable[Row]) -> dict[tuple[str, str], str]:
     files = [file for file, _ in keys]
     start = _measure_shared_path(files)
     runs_in = Counter(files)
-    return {
-        (file, run): clip_start(
-            neutralize_text(file[start:] if file and runs_in[file] == 1 else f"{file[start:]} {run}".strip()),
-            LONGEST_RUN,
-        )
-        for file, run in keys
-    }
+    names = {}
+    for file, run in keys:
+        name = file[start:] if file and runs_in[file] == 1 else f"{file[start:]} {run}".strip()
+        name = neutralize_text(name)
+        # The end is kept: that is where paths differ.
+        names[file, run] = name if len(name) <= LONGEST_RUN else f"…{name[1 - LONGEST_RUN :]}"
+    return names
 
 
 def _measure_shared_path(files: Sequence[str]) -> int:

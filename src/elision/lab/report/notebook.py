@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from elision.lab.replay import Replay
-from elision.lab.report.bars import draw_bars
-from elision.lab.report.charts import build_costs
+from elision.lab.report.charts import build_costs, draw_bars
 from elision.lab.report.figures import format_count, format_usd, neutralize_text
 from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import LINE, Drawing, measure_text
@@ -24,15 +23,10 @@ MOST_RESULTS: Final = 20
 
 def draw_value(value: object) -> str:
     """Return diagnostics, the report of a session, or a study as HTML. Raises TypeError for anything else."""
-    if isinstance(value, Diagnostics):
-        return _draw_call(value)
-    if isinstance(value, ContextReport):
-        return _draw_report(value)
-    if isinstance(value, Study):
-        return _draw_study(value)
-    if isinstance(value, Replay):
-        return _draw_replay(value)
-    raise TypeError(f"{type(value).__name__} cannot be drawn")
+    draw = _DRAWN_BY.get(type(value))
+    if draw is None:
+        raise TypeError(f"{type(value).__name__} cannot be drawn")
+    return draw(value)
 
 
 def _draw_call(done: Diagnostics) -> str:
@@ -74,14 +68,11 @@ def _draw_replay(replay: Replay) -> str:
         ("bill", format_usd(replay.raw.usd), format_usd(replay.usd)),
         ("of it summaries", format_usd(0.0), format_usd(replay.summarizer.usd)),
     ]
-    bars = [(f"call {number}", replay.calls[number - 1].tokens) for number in _choose_calls(len(replay.calls))]
+    count = len(replay.calls)
+    # Up to ten calls, evenly spread, the last one among them.
+    chosen = sorted(range(count, 0, -max(1, -(-count // 10))))
+    bars = [(f"call {number}", replay.calls[number - 1].tokens) for number in chosen]
     return _join(str(replay), _draw_bars(bars), _build_table(("", "sending everything", "with Elision"), rows))
-
-
-def _choose_calls(count: int) -> list[int]:
-    """Return up to ten calls, evenly spread, the last one among them."""
-    step = max(1, -(-count // 10))
-    return sorted(count - step * index for index in range(10) if count > step * index)
 
 
 def _draw_bars(bars: Sequence[tuple[str, int]]) -> str:
@@ -113,3 +104,11 @@ def _join(sentence: str, chart: str, table: str) -> str:
 
 def _escape(text: str) -> str:
     return html.escape(neutralize_text(text))
+
+
+_DRAWN_BY: Final[Mapping[type, Callable[[Any], str]]] = {
+    Diagnostics: _draw_call,
+    ContextReport: _draw_report,
+    Study: _draw_study,
+    Replay: _draw_replay,
+}

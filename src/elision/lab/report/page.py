@@ -10,16 +10,14 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
-from elision.lab.report import figures
-from elision.lab.report.bars import draw_bars
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report.charts import draw_bars
+from elision.lab.report.figures import bind_units, format_count, neutralize_text
 from elision.lab.report.palette import PAGE, PAPER, Ink, build_css
-from elision.lab.report.passages import fold_passage
 from elision.lab.report.report import (
     BarChart,
     Block,
@@ -37,6 +35,7 @@ from elision.lab.report.report import (
     Tiles,
     ViewEntry,
     Words,
+    fold_passage,
     join_words,
 )
 from elision.lab.report.svg import PADDING, WIDTH, Drawing
@@ -90,7 +89,7 @@ def draw_picture(report: Report, ink: Ink = PAPER) -> str:
 
 def escape_text(text: str) -> str:
     """Return `text` as markup that shows it."""
-    return figures.bind_units(html.escape(neutralize_text(text)))
+    return bind_units(html.escape(neutralize_text(text)))
 
 
 def embed_json(value: Any) -> str:
@@ -148,25 +147,29 @@ def _show_section(section: Section) -> str:
 
 
 def _show_block(block: Block) -> str:
-    if isinstance(block, Sentence):
-        return _show_sentence(block)
-    if isinstance(block, Table):
-        return _show_table(block)
-    if isinstance(block, BarChart | Chart):
-        return _place_chart(block)
-    if isinstance(block, Facts):
-        rows = "".join(f"<dt>{escape_text(name)}</dt><dd>{_show_words(words)}</dd>" for name, words in block.rows)
-        return f'<dl class="facts">{rows}</dl>'
-    if isinstance(block, Glossary):
-        words = "".join(f"<dt>{escape_text(word)}</dt><dd>{escape_text(text)}</dd>" for word, text, _ in block.words)
-        return f'<dl class="glossary">{words}</dl>'
-    if isinstance(block, Tiles):
-        return f'<dl class="tiles">{"".join(_show_tile(*tile) for tile in block.tiles)}</dl>'
-    if isinstance(block, Explorer):
-        return _show_explorer(block)
-    if isinstance(block, Divider):
-        return f'<h3 class="divider">{escape_text(block.text)}</h3>'
-    return _show_entry(block)
+    return _SHOWN_BY[type(block)](block)
+
+
+def _show_facts(facts: Facts) -> str:
+    rows = "".join(f"<dt>{escape_text(name)}</dt><dd>{_show_words(words)}</dd>" for name, words in facts.rows)
+    return f'<dl class="facts">{rows}</dl>'
+
+
+def _show_glossary(glossary: Glossary) -> str:
+    words = "".join(f"<dt>{escape_text(word)}</dt><dd>{escape_text(text)}</dd>" for word, text, _ in glossary.words)
+    return f'<dl class="glossary">{words}</dl>'
+
+
+def _show_tiles(tiles: Tiles) -> str:
+    shown = "".join(
+        f"<div><dt>{name}</dt><dd><strong>{value}</strong><small>{more}</small></dd></div>"
+        for name, value, more in (map(escape_text, tile) for tile in tiles.tiles)
+    )
+    return f'<dl class="tiles">{shown}</dl>'
+
+
+def _show_divider(divider: Divider) -> str:
+    return f'<h3 class="divider">{escape_text(divider.text)}</h3>'
 
 
 def _show_words(words: Words) -> str:
@@ -189,11 +192,6 @@ def _show_sentence(sentence: Sentence) -> str:
     return f"<p{named}><code>{words}</code></p>" if sentence.whole else f"<p{named}>{words}</p>"
 
 
-def _show_tile(name: str, value: str, more: str) -> str:
-    value, more = escape_text(value), escape_text(more)
-    return f"<div><dt>{escape_text(name)}</dt><dd><strong>{value}</strong><small>{more}</small></dd></div>"
-
-
 def _place_chart(chart: BarChart | Chart) -> str:
     """Return the chart once for each of WIDTHS, since text that is scaled down cannot be read; the style chooses."""
     drawings = []
@@ -214,10 +212,14 @@ def _draw_chart(chart: BarChart | Chart) -> Callable[[Drawing], None]:
 def _show_table(table: Table) -> str:
     """Return a table of its most needed columns; a box shows the others. On a phone a row is a card (page.css)."""
     extra = table.list_extra()
-    classes = [
-        " ".join(filter(None, ("extra" if place in extra else "", _name_side(column.side, place))))
-        for place, column in enumerate(table.columns)
-    ]
+    classes = []
+    for place, column in enumerate(table.columns):
+        side = ""
+        if column.side == "wrap":
+            side = "sentence"
+        elif column.side in ("left", "clip") and place:
+            side = "word"
+        classes.append(" ".join(filter(None, ("extra" if place in extra else "", side))))
     heads = [escape_text(column.heading) for column in table.columns]
     head = "".join(
         f'<th scope="col"{_name_class(name)}>{title}</th>' for title, name in zip(heads, classes, strict=True)
@@ -227,17 +229,11 @@ def _show_table(table: Table) -> str:
     if extra:
         box = f'<label class="columns"><input type="checkbox"> Show all {len(heads)} columns</label>'
     rest = len(table.rows) - MOST_ROWS
-    more = f'<p class="under">{figures.format_count(rest)} more with --json.</p>' if rest > 0 else ""
+    more = f'<p class="under">{format_count(rest)} more with --json.</p>' if rest > 0 else ""
     return (
         f'<div class="table">{box}<div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{more}</div>"
     )
-
-
-def _name_side(side: str, place: int) -> str:
-    if side == "wrap":
-        return "sentence"
-    return "word" if side in ("left", "clip") and place else ""
 
 
 def _name_class(name: str) -> str:
@@ -261,11 +257,14 @@ def _show_row(row: TableRow, heads: Sequence[str], classes: Sequence[str]) -> st
 
 
 def _show_explorer(explorer: Explorer) -> str:
-    keys = "".join(
-        f'<li><label><input type="checkbox"{" checked" if is_shown else ""} data-strategy="{place}">'
-        f"{_draw_line(slot, dash)}{escape_text(name)}</label></li>"
-        for place, (name, slot, dash, is_shown) in enumerate(explorer.lines)
-    )
+    keys = ""
+    for place, (name, slot, dash, is_shown) in enumerate(explorer.lines):
+        dashes = f'stroke-dasharray="{dash[0]} {dash[1]}"' if dash[1] else ""
+        line = f'<line class="c-{slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dashes}/>'
+        keys += (
+            f'<li><label><input type="checkbox"{" checked" if is_shown else ""} data-strategy="{place}">'
+            f'<svg width="22" height="8" aria-hidden="true">{line}</svg>{escape_text(name)}</label></li>'
+        )
     above, below = map(escape_text, explorer.about)
     context = (
         f'<h2>Context of each call</h2><p class="under">{above}</p>'
@@ -282,13 +281,6 @@ def _show_explorer(explorer: Explorer) -> str:
         '<div class="scroll"><table id="runs"><thead></thead><tbody></tbody></table></div></div>'
         '<p><button type="button" id="more" hidden></button></p>'
     )
-
-
-def _draw_line(slot: str, dash: tuple[int, int]) -> str:
-    """Return a short stretch of a strategy's line."""
-    dashes = f'stroke-dasharray="{dash[0]} {dash[1]}"' if dash[1] else ""
-    line = f'<line class="c-{slot}" x1="0" y1="4" x2="22" y2="4" stroke-width="2.5" {dashes}/>'
-    return f'<svg width="22" height="8" aria-hidden="true">{line}</svg>'
 
 
 def _show_entry(entry: ViewEntry) -> str:
@@ -316,3 +308,17 @@ def _show_passage(passage: Passage) -> str:
 
 def _escape_passage(text: str) -> str:
     return html.escape(text.strip("\n"))
+
+
+_SHOWN_BY: Final[Mapping[type, Callable[[Any], str]]] = {
+    Sentence: _show_sentence,
+    Table: _show_table,
+    BarChart: _place_chart,
+    Chart: _place_chart,
+    Facts: _show_facts,
+    Glossary: _show_glossary,
+    Tiles: _show_tiles,
+    Explorer: _show_explorer,
+    Divider: _show_divider,
+    ViewEntry: _show_entry,
+}

@@ -66,21 +66,16 @@ def assign_looks(labels: Sequence[str]) -> dict[str, Look]:
             result[label] = Look("grey", (5, 3), "square")
             continue
         hue = _HUES[kinds.index(find_family(label)) % len(_HUES)]
+        tone = "-pale" if is_every_turn(label) else ""
+        if is_hindsight(label) or is_on_top(label):
+            tone = "-deep"
         # Last hues first: the first ones are wanted by kinds of strategy still to come.
-        slots = [hue + _find_tone(label), *(other + tone for other in (hue, *reversed(_HUES)) for tone in _TONES)]
+        slots = [hue + tone, *(other + tone for other in (hue, *reversed(_HUES)) for tone in _TONES)]
         slot = next((slot for slot in slots if slot not in taken), hue)
         taken.add(slot)
         tone = slot.removeprefix(slot.partition("-")[0])
         result[label] = Look(slot, _DASHES[tone], _SHAPES[tone])
     return result
-
-
-def _find_tone(label: str) -> str:
-    if is_hindsight(label) or is_on_top(label):
-        return "-deep"
-    if is_every_turn(label):
-        return "-pale"
-    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
-from elision.lab.report import charts, figures, sent_wording, wording
+from elision.lab.report import charts, sent_wording, wording
 from elision.lab.report.columns import HINDSIGHT, VS_RECORDED, StrategyColumn, format_controls, select_columns
-from elision.lab.report.explorer import build_explorer
+from elision.lab.report.figures import (
+    format_change,
+    format_count,
+    format_plural,
+    format_share,
+    format_tokens,
+    format_usd,
+)
 from elision.lab.report.names import group_rows, is_raw, list_shortened, name_runs
 from elision.lab.report.palette import assign_looks
 from elision.lab.report.report import (
     Block,
     Chart,
     Column,
+    Explorer,
     Glossary,
     Provenance,
     Report,
@@ -22,7 +33,7 @@ from elision.lab.report.report import (
     TableRow,
     Tiles,
 )
-from elision.lab.results import ContextSize, Row, Study, SummaryTable
+from elision.lab.results import Row, Study, SummaryTable
 from elision.trajectory.trajectory import Problem
 
 #: Runs that a terminal lists, the most expensive first.
@@ -67,20 +78,15 @@ def _build_sections(study: Study) -> Iterator[Section]:
         yield from _show_growth(study)
         yield from _show_runs(study)
         yield from build_summary_sections(study.sums.tables if study.sums else ())
-        if wording.has_controls(study):
+        if any(control.noise is not None or control.floor is not None for control in study.controls):
             controls: list[Block] = [format_controls(study.controls), Sentence(wording.CONTROLS)]
             yield Section("How far “facts still visible” can be trusted", controls)
     yield from build_problem_section(study.problems)
     if study.rows:
         yield Section(
             "How to read this",
-            [Glossary(list(_list_words(study))), *map(Sentence, wording.list_notes(study))],
+            [Glossary(wording.select_words(study)), *map(Sentence, wording.list_notes(study))],
         )
-
-
-def _list_words(study: Study) -> Iterator[tuple[str, str, str]]:
-    for word, meaning in wording.select_words(study):
-        yield word, meaning, wording.COLUMN_OF[word]
 
 
 def _list_tiles(study: Study) -> Iterator[Block]:
@@ -89,19 +95,19 @@ def _list_tiles(study: Study) -> Iterator[Block]:
         return
     rival = wording.find_every_turn_rival(study, row)
     raw_peak = max((other.peak for other in study.totals if is_raw(other.strategy)), default=None)
-    paid = f"{figures.format_usd(row.usd)} instead of {figures.format_usd(row.paid_usd)}"
-    tiles = [("cost vs recorded", figures.format_change(row.to_recorded), paid)]
-    rewrites = f"in {figures.format_plural(row.calls, 'call')}"
+    paid = f"{format_usd(row.usd)} instead of {format_usd(row.paid_usd)}"
+    tiles = [("cost vs recorded", format_change(row.to_recorded), paid)]
+    rewrites = f"in {format_plural(row.calls, 'call')}"
     if rival is not None:
-        change = figures.format_change(rival.to_recorded)
-        tiles.append(("the same at every turn", change, figures.format_usd(rival.usd)))
-        rewrites += f"; at every turn {figures.format_count(rival.cache_rewrites)}"
-    missed = f"{figures.format_plural(row.regret_turns, 'turn')} missed a fact"
-    peak = f"tokens instead of {figures.format_tokens(raw_peak)}" if raw_peak is not None else "tokens"
+        change = format_change(rival.to_recorded)
+        tiles.append(("the same at every turn", change, format_usd(rival.usd)))
+        rewrites += f"; at every turn {format_count(rival.cache_rewrites)}"
+    missed = f"{format_plural(row.regret_turns, 'turn')} missed a fact"
+    peak = f"tokens instead of {format_tokens(raw_peak)}" if raw_peak is not None else "tokens"
     tiles += [
-        ("cache rewrites", figures.format_count(row.cache_rewrites), rewrites),
-        ("facts still visible", figures.format_share(row.evidence_recall), missed),
-        ("peak context", figures.format_tokens(row.peak), peak),
+        ("cache rewrites", format_count(row.cache_rewrites), rewrites),
+        ("facts still visible", format_share(row.evidence_recall), missed),
+        ("peak context", format_tokens(row.peak), peak),
     ]
     if extra := wording.describe_break_even(row):
         number, _, rest = extra.partition(" ")
@@ -159,24 +165,22 @@ def _show_growth(study: Study) -> Iterator[Section]:
     names = sent_wording.name_rows(study)
     looks = assign_looks(study.strategies)
     # The longest runs are what a reader looks for: of few columns the last ones stay.
-    columns = [Column(_title_growth(size, study), place) for place, size in enumerate(sizes)]
+    every = format_plural(study.run_count, "run")
+    columns = []
+    for place, size in enumerate(sizes):
+        title = format_count(size.turn)
+        if size.runs != study.run_count:
+            title += f"\n({format_count(size.runs)} of {every})"
+        columns.append(Column(title, place))
     shown = wording.select_lines(study)
     rows = [
-        TableRow([names[label], *(figures.format_tokens(size.tokens[label]) for size in sizes)], slot=looks[label].slot)
+        TableRow([names[label], *(format_tokens(size.tokens[label]) for size in sizes)], slot=looks[label].slot)
         for label in sorted(study.strategies, key=lambda label: label not in shown)
     ]
     yield Section(
         "Tokens of the context, mean over the runs that reach the turn",
         [Table([Column("context at turn"), *columns], rows, few=len(shown))],
     )
-
-
-def _title_growth(size: ContextSize, study: Study) -> str:
-    """`100`, or `100 (2 of 4 runs)` on two lines where some runs are shorter."""
-    if size.runs == study.run_count:
-        return figures.format_count(size.turn)
-    every = figures.format_plural(study.run_count, "run")
-    return f"{figures.format_count(size.turn)}\n({figures.format_count(size.runs)} of {every})"
 
 
 def _show_runs(study: Study) -> Iterator[Section]:
@@ -187,7 +191,7 @@ def _show_runs(study: Study) -> Iterator[Section]:
         name = wording.capitalize_word(sent_wording.name_rows(study)[best.strategy])
         title = f"{name}, run by run"
         if len(rows) > _FEW_RUNS:
-            every = figures.format_count(study.run_count)
+            every = format_count(study.run_count)
             title = f"{name}: {_FEW_RUNS} of {every} runs, highest cost vs recorded first"
         yield Section(title, [_build_run_table(study, rows)], only="terminal")
     yield Section("", [build_explorer(study)], only="page")
@@ -212,17 +216,15 @@ def _choose_run_columns(study: Study, rows: Sequence[Row]) -> list[StrategyColum
     by_heading = {column.heading: column for column in select_columns(study)}
     kept = [by_heading[name] for name in ("cost", VS_RECORDED, "facts still visible", HINDSIGHT) if name in by_heading]
     columns = [
-        StrategyColumn("calls", 96, lambda row: figures.format_count(row.calls)),
-        StrategyColumn("as\nrecorded", 93, lambda row: figures.format_usd(row.paid_usd)),
+        StrategyColumn("calls", 96, lambda row: format_count(row.calls)),
+        StrategyColumn("as\nrecorded", 93, lambda row: format_usd(row.paid_usd)),
         *kept[:2],
     ]
     rival = wording.find_every_turn_rival(study, rows[0])
     if rival is not None:
         of_rival = {(row.file, row.trajectory): row.to_recorded for row in study.of(rival.strategy)}
         columns.append(
-            StrategyColumn(
-                "at every\nturn", 92, lambda row: figures.format_change(of_rival.get((row.file, row.trajectory)))
-            )
+            StrategyColumn("at every\nturn", 92, lambda row: format_change(of_rival.get((row.file, row.trajectory))))
         )
     return [*columns, *kept[2:]]
 
@@ -241,6 +243,126 @@ def build_problem_section(problems: Sequence[Problem]) -> Iterator[Section]:
     """Yield what could not be read, if anything."""
     lines, more = wording.summarize_problems(problems)
     if lines:
-        rest = [Sentence(f"and {figures.format_count(more)} more")] if more else []
-        title = f"{figures.format_plural(len(problems), 'problem')} while reading"
+        rest = [Sentence(f"and {format_count(more)} more")] if more else []
+        title = f"{format_plural(len(problems), 'problem')} while reading"
         yield Section(title, [*(Sentence(line, "warning") for line in lines), *rest])
+
+
+# -- the runs as page.js reads them: as many as keep the page under 2.5 MB --------------------------------------------
+
+
+#: What a page holds at most: letters of the runs' table, and points of lines.
+_ROW_LETTERS: Final = 700_000
+_POINTS: Final = 120_000
+#: Field of a row, title, how page.js writes it, and whether it waits until the reader asks for more.
+_COLUMNS: Final = (
+    ("run", "run", "word", False),
+    ("strategy", "strategy", "word", False),
+    ("reader", "format", "word", True),
+    ("calls", "calls", "count", False),
+    ("usd", "cost", "usd", False),
+    ("to_recorded", "vs recorded", "change", False),
+    ("to_hindsight", HINDSIGHT, "times", True),
+    ("peak", "peak context", "tokens", False),
+    ("cache_rewrites", "cache rewrites", "count", True),
+    ("summaries", "summaries", "count", True),
+    ("evidence_recall", "facts still visible", "percent", False),
+    ("regret_turns", "turns missing a fact", "count", True),
+)
+
+
+def build_explorer(study: Study) -> Explorer:
+    """Return every run under every strategy; of very many, those that cost most."""
+    names = sent_wording.name_rows(study)
+    looks = assign_looks(study.strategies)
+    rows, series = _choose_rows(study), _choose_series(study)
+    shown = wording.select_lines(study)
+    context = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
+    if len(series) < len({key[:2] for key in study.series}):
+        context += f" The {format_count(len(series))} longest runs."
+    table = "Click a heading to sort, a run to see its context."
+    if study.sums is not None:
+        runs = format_plural(len({(row.file, row.trajectory) for row in study.rows}), "run")
+        table += f" The {runs} with the highest cost vs recorded, of {format_count(study.run_count)}."
+    elif len(rows) < len(study.rows):
+        every = format_count(len(study.rows))
+        table += f" The {format_count(len(rows))} rows of the most expensive runs, of {every}."
+    return Explorer(
+        data=_collect_data(study, names, rows, series),
+        lines=[(names[label], looks[label].slot, looks[label].dash, label in shown) for label in study.strategies],
+        about=(context, table),
+    )
+
+
+def _collect_data(
+    study: Study, names: dict[str, str], rows: list[Row], series: list[tuple[str, str]]
+) -> dict[str, Any]:
+    places = {label: place for place, label in enumerate(study.strategies)}
+    keys = dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series])
+    runs = {key: place for place, key in enumerate(keys)}
+    called = name_runs(study.rows)
+    first = {(row.file, row.trajectory): row for row in study.rows}
+    best = wording.find_featured(study)
+    columns = [column for column in _COLUMNS if study.hindsight or column[1] != HINDSIGHT]
+    # A run and its strategy are places, and the format is the run's.
+    numbers = [field for field, _, kind, _ in columns if kind != "word"]
+    return {
+        "strategies": list(names.values()),
+        "looks": [[look.slot, list(look.dash)] for look in assign_looks(study.strategies).values()],
+        "featured": names[best.strategy] if best else "",
+        "columns": [{"key": key, "title": title, "kind": kind, "extra": extra} for key, title, kind, extra in columns],
+        "runs": [{"name": called[key], "reader": first[key].reader, "calls": first[key].calls} for key in runs],
+        "rows": [
+            [
+                runs[row.file, row.trajectory],
+                places[row.strategy],
+                *(_round_number(getattr(row, field)) for field in numbers),
+            ]
+            for row in rows
+        ],
+        "series": [
+            [runs[key], place, list(found.tokens), list(found.rewrites), list(found.summaries)]
+            for key in series
+            for label, place in places.items()
+            if (found := study.series.get((*key, label))) is not None
+        ],
+        "first": runs[series[0]] if series else None,
+    }
+
+
+def _round_number(value: float | None) -> float | None:
+    """Return a number of six digits; JSON knows no infinity."""
+    if value is None or isinstance(value, int):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+def _choose_rows(study: Study) -> list[Row]:
+    """Return all rows, or those of the most expensive runs if they are too many."""
+    names = name_runs(study.rows)
+    rows_of = Counter((row.file, row.trajectory) for row in study.rows)
+    dearest = dict.fromkeys((row.file, row.trajectory) for row in sorted(study.rows, key=lambda row: -row.paid_usd))
+    # A letter that is no ASCII takes six in JSON.
+    sizes = ((key, len(names[key]) + 5 * sum(not each.isascii() for each in names[key])) for key in dearest)
+    kept = set(_take_while_fitting(_ROW_LETTERS, ((key, size + 60 + 75 * rows_of[key]) for key, size in sizes)))
+    return [row for row in study.rows if (row.file, row.trajectory) in kept]
+
+
+def _choose_series(study: Study) -> list[tuple[str, str]]:
+    """Return the runs whose lines are drawn: the longest first, as many as there is room for."""
+    sizes: Counter[tuple[str, str]] = Counter()
+    for (file, run, _), series in study.series.items():
+        sizes[file, run] += len(series.tokens) + len(series.rewrites)
+    listed = {(row.file, row.trajectory) for row in _choose_rows(study)}
+    return _take_while_fitting(_POINTS, ((key, size) for key, size in sizes.most_common() if key in listed))
+
+
+def _take_while_fitting(room: int, sized: Iterable[tuple[tuple[str, str], int]]) -> list[tuple[str, str]]:
+    """Return the first of `sized` that fit into `room`, and at least one."""
+    kept: list[tuple[str, str]] = []
+    for key, size in sized:
+        room -= size
+        if room < 0 and kept:
+            break
+        kept.append(key)
+    return kept

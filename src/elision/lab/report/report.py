@@ -12,9 +12,11 @@ Texts may come from recordings. Builders hand them on as they are; the renderers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from elision.trajectory.control_characters import make_visible
 
 if TYPE_CHECKING:
     from elision.lab.report.svg import Drawing, Tip
@@ -253,3 +255,48 @@ def join_words(words: Words) -> str:
     if isinstance(words, str):
         return words
     return "".join(piece if isinstance(piece, str) else piece[0] for piece in words)
+
+
+# -- recorded texts: in rows, with the middle of a long one left out --------------------------------------------------
+
+
+#: Fewer hidden rows than this are not worth folding.
+LEAST_FOLDED_ROWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedText:
+    """A text as it is shown: its beginning and end; between them `rows` rows, `letters` letters, are left out."""
+
+    head: str
+    tail: str = ""
+    rows: int = 0
+    letters: int = 0
+
+
+def fold_text(text: str, head: int, tail: int, width: int) -> FoldedText:
+    """`text` in at most `head` + `tail` rows of `width` letters; whole where fewer than 3 rows would be left out."""
+    rows = [row for line in text.split("\n") for row in _wrap_line(line, width)]
+    hidden = len(rows) - head - tail
+    if hidden < LEAST_FOLDED_ROWS:
+        return FoldedText(text)
+    first = "".join(rows[:head]).removesuffix("\n")
+    last = "".join(rows[head + hidden :]).removesuffix("\n")
+    return FoldedText(first, last, hidden, len(text) - len(first) - len(last))
+
+
+def _wrap_line(line: str, width: int) -> Iterator[str]:
+    """The rows that a line takes, broken at spaces where there are some; the last of them ends with its newline."""
+    start = 0
+    while len(line) - start > width:
+        space = line.rfind(" ", start + 1, start + width + 1)
+        end = start + width if space < 0 else space + 1
+        yield line[start:end]
+        start = end
+    yield f"{line[start:]}\n"
+
+
+def fold_passage(passage: Passage, width: int) -> FoldedText:
+    """Return the text of `passage` in rows of `width` letters, as much of it as it asks for."""
+    clean = make_visible(passage.text).expandtabs(4).strip("\n")
+    return FoldedText(clean) if passage.rows is None else fold_text(clean, *passage.rows, width=width)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elision.lab.report import figures
+from elision.lab.report.figures import format_count, format_plural, format_usd
 from elision.lab.report.names import shorten_strategies
 from elision.lab.results import BILLED, NEAR_COST, RECORDED, SentSummary, Study
 from elision.telemetry.percent import format_signed_percent
@@ -20,7 +20,7 @@ def label_sent_rows(sent: SentSummary) -> dict[str, str]:
     marks = list_marks(sent)
     billed = BILLED
     if 0 < sent.billed_runs < sent.runs:
-        billed = f"{BILLED} ({figures.format_count(sent.billed_runs)} of {figures.format_plural(sent.runs, 'run')})"
+        billed = f"{BILLED} ({format_count(sent.billed_runs)} of {format_plural(sent.runs, 'run')})"
     return {RECORDED: f"{RECORDED} ({', '.join(marks)})" if marks else RECORDED, BILLED: billed}
 
 
@@ -70,16 +70,16 @@ def describe_sent(
 def describe_uncertain_cuts(sent: SentSummary) -> Iterator[str]:
     """Yield where an agent saw less than its history, and the recording does not say of what it was left."""
     if sent.windowed_runs:
-        runs = figures.format_plural(sent.windowed_runs, "run")
+        runs = format_plural(sent.windowed_runs, "run")
         yield f"As recorded: {runs} with the agent's own window of newest results, masked at every turn."
     if sent.unnamed_cuts:
-        times = figures.format_plural(sent.unnamed_cuts, "time")
+        times = format_plural(sent.unnamed_cuts, "time")
         yield (
             f"An agent condensed its history {times} in a way that the recording does not describe: as recorded keeps"
             " as many of the newest turns there as the billed prompt has room for."
         )
     if sent.unclear:
-        times = figures.format_plural(sent.unclear, "time")
+        times = format_plural(sent.unclear, "time")
         yield (
             f"An agent condensed its history {times} in a way that the recording does not describe: as "
             f"recorded continues there as if nothing had happened, so it is too high."
@@ -87,12 +87,10 @@ def describe_uncertain_cuts(sent: SentSummary) -> Iterator[str]:
 
 
 def _describe_cuts(sent: SentSummary) -> str:
-    inferred = (
-        f", {figures.format_count(sent.inferred_cuts)} of them seen only in the bill" if sent.inferred_cuts else ""
-    )
-    runs = f"{figures.format_count(sent.condensed_runs)} of {figures.format_plural(sent.runs, 'run')}"
+    inferred = f", {format_count(sent.inferred_cuts)} of them seen only in the bill" if sent.inferred_cuts else ""
+    runs = f"{format_count(sent.condensed_runs)} of {format_plural(sent.runs, 'run')}"
     return (
-        f"As recorded: the agents of {runs} condensed their own history ({figures.format_plural(sent.cuts, 'time')}"
+        f"As recorded: the agents of {runs} condensed their own history ({format_plural(sent.cuts, 'time')}"
         f"{inferred}), so sending everything is a hypothesis there. A strategy works instead of that condensing"
     )
 
@@ -103,9 +101,9 @@ def _describe_bill(sent: SentSummary, billed: float | None, recorded: float | No
         if sent.silent_runs == sent.runs:
             return "As billed: no recording has usage, so what was sent is priced by our count of tokens."
         return f"As billed: unknown ({missing}), so what was sent is priced by our count of tokens."
-    text = f"As billed: {figures.format_usd(billed)} by the providers' own usage"
+    text = f"As billed: {format_usd(billed)} by the providers' own usage"
     if sent.billed_runs < sent.runs:
-        runs = f"{figures.format_count(sent.billed_runs)} of {figures.format_plural(sent.runs, 'run')}"
+        runs = f"{format_count(sent.billed_runs)} of {format_plural(sent.runs, 'run')}"
         return f"{text}, in {runs} ({missing})."
     if not sent.own_prices:
         return f"{text}, at the prices of the recorded models; here all is priced as {priced_as}."
@@ -123,17 +121,17 @@ def list_missing_bills(sent: SentSummary) -> Iterator[str]:
         (sent.unpriced_runs, "of a model without a known price"),
     ):
         if runs:
-            yield f"{figures.format_plural(runs, 'run')} {what}"
+            yield f"{format_plural(runs, 'run')} {what}"
 
 
 def describe_mixture(sent: SentSummary) -> Iterator[str]:
     """Yield what became of the calls of other models than their run's."""
     if not sent.mixed_runs:
         return
-    runs = f"Mixed models in {figures.format_plural(sent.mixed_runs, 'run')}"
+    runs = f"Mixed models in {format_plural(sent.mixed_runs, 'run')}"
     if sent.other_calls:
-        calls = figures.format_plural(sent.other_calls, "call")
+        calls = format_plural(sent.other_calls, "call")
         yield f"{runs}: {calls} of other models appear in every row as billed."
     if sent.blended_calls:
-        calls = figures.format_plural(sent.blended_calls, "call")
+        calls = format_plural(sent.blended_calls, "call")
         yield f"{runs}: {calls} of other models, without a bill, are priced like the others of their run."

@@ -1,4 +1,4 @@
-"""Charts as SVG: marks, axes, keys, and labels that hide nothing.
+"""Charts as SVG: marks, axes, keys, and labels that hide nothing; and such a drawing as PNG.
 
 Texts are escaped here, whatever a recording put into them. Colours are those of an `Ink`: on a page they are CSS
 variables, which follow its light or dark scheme; in a picture they are plain colours.
@@ -12,8 +12,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 from typing import Final, TypeAlias
 
+from elision.errors import MissingExtra, OutputError
 from elision.lab.report.figures import neutralize_text, wrap_text
 from elision.lab.report.palette import Ink
 
@@ -162,6 +165,10 @@ class Axis:
     write: Callable[[float, float], str]
     most: float = math.inf
 
+    def place(self, value: float, start: float, end: float) -> float:
+        """Return where `value` is in a drawing whose axis goes from `start` to `end`, in pixels."""
+        return start + (value - self.low) / (self.high - self.low) * (end - start)
+
     def list_ticks(self, wanted: int) -> tuple[list[float], float]:
         """Return at most about `wanted` round numbers between both ends, and their step."""
         rough = (self.high - self.low) / max(1, wanted)
@@ -194,15 +201,13 @@ class Plot:
             at = self.place_y(value)
             drawing.add_line(self.left, at, self.right, at, drawing.ink.faint)
             drawing.add_text(self.left - 8, at, label, size=12, text_anchor="end", opacity=0.8)
-        draw_bottom_axis(drawing, x, self.place_x, (self.left, self.right), self.bottom)
+        draw_bottom_axis(drawing, x, (self.left, self.right), self.bottom)
 
     def place_x(self, value: float) -> float:
-        axis = self._axes[0]
-        return self.left + (value - axis.low) / (axis.high - axis.low) * (self.right - self.left)
+        return self._axes[0].place(value, self.left, self.right)
 
     def place_y(self, value: float) -> float:
-        axis = self._axes[1]
-        return self.bottom - (value - axis.low) / (axis.high - axis.low) * (self.bottom - self.top)
+        return self._axes[1].place(value, self.bottom, self.top)
 
     def place(self, point: tuple[float, float]) -> tuple[float, float]:
         return self.place_x(point[0]), self.place_y(point[1])
@@ -229,6 +234,24 @@ class Plot:
         return hidden + 10 * is_cut
 
 
+def plot_shares(
+    drawing: Drawing,
+    points: Sequence[tuple[float, float]],
+    titles: tuple[str, str],
+    write: Callable[[float, float], str],
+    height: float,
+) -> Plot:
+    """Return axes with room around `points`, not below 0 to the left, and shares upward.
+
+    titles: of the axis to the right, and of that upward. write: ticks of the one to the right.
+    """
+    left, right = find_ends(x for x, _ in points)
+    low, high = find_ends(y for _, y in points)
+    x = Axis(title=titles[0], low=max(0.0, left), high=right, write=write)
+    y = Axis(title=titles[1], low=low, high=high, write=write_share_tick, most=1.0)
+    return Plot(drawing, x, y, height)
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A value with its interval, and what stands to the left of it."""
@@ -244,32 +267,25 @@ def draw_spans(
     drawing: Drawing, spans: Sequence[Span], axis: Axis, neutral: float, ends: tuple[float, float], step: float = 24
 ) -> None:
     """Draw values below each other, and a dashed line where nothing changes. ends: of the axis; names are at 0."""
-    left, right = ends
-
-    def place(value: float) -> float:
-        return left + (value - axis.low) / (axis.high - axis.low) * (right - left)
-
     top, bottom = drawing.bottom, drawing.bottom + step * len(spans)
-    at = place(neutral)
+    at = axis.place(neutral, *ends)
     drawing.add_line(at, top, at, bottom, drawing.ink.slots["grey"], stroke_dasharray="5 4")
     for number, span in enumerate(spans):
         y = top + step * (number + 0.5)
         drawing.add_text(0, y, span.name, size=12)
-        drawing.add_line(place(span.low), y, place(span.high), y, span.colour, stroke_width=2)
-        drawing.add_mark(place(span.value), y, "circle", span.colour, radius=4.5)
-    draw_bottom_axis(drawing, axis, place, ends, bottom + 2)
+        drawing.add_line(axis.place(span.low, *ends), y, axis.place(span.high, *ends), y, span.colour, stroke_width=2)
+        drawing.add_mark(axis.place(span.value, *ends), y, "circle", span.colour, radius=4.5)
+    draw_bottom_axis(drawing, axis, ends, bottom + 2)
 
 
-def draw_bottom_axis(
-    drawing: Drawing, axis: Axis, place: Callable[[float], float], ends: tuple[float, float], y: float
-) -> None:
+def draw_bottom_axis(drawing: Drawing, axis: Axis, ends: tuple[float, float], y: float) -> None:
     """Draw an axis from left to right at height y, and go on below it."""
     left, right = ends
     widest = max(measure_text(axis.write(end, (axis.high - axis.low) / 4), 12) for end in (axis.low, axis.high))
     ticks, step = axis.list_ticks(max(2, min(8, int((right - left) / (widest + 24)))))
     drawing.add_line(left, y, right, y, drawing.ink.faint)
     for value in ticks:
-        at = place(value)
+        at = axis.place(value, left, right)
         label = axis.write(value, step)
         # A label at an end of the axis is moved inside rather than cut.
         room = measure_text(label, 12) / 2
@@ -317,3 +333,38 @@ def _format_value(value: str | float) -> str:
     if isinstance(value, str):
         return html.escape(value).replace("\n", "&#10;").replace("\t", "&#9;")
     return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# -- PNG: needs resvg, which draws SVG without a browser, and fonts of the system -------------------------------------
+
+
+#: Pixels of the picture per pixel of the drawing.
+SCALE: Final = 2
+
+
+def render_png(svg: str) -> bytes:
+    """Return a picture as a PNG file's bytes. Raises MissingExtra without resvg, OutputError without a font."""
+    resvg = load_resvg()
+    if not _has_fonts():
+        raise OutputError("--png: this system has no font; install one, such as fonts-dejavu-core, or write --html")
+    picture: bytes = resvg.svg_to_bytes(svg_string=svg, zoom=SCALE)
+    return picture
+
+
+def load_resvg() -> ModuleType:
+    """Return the module resvg_py. Raises MissingExtra without it."""
+    try:
+        import resvg_py
+    except ImportError:
+        raise MissingExtra("a picture (--png)", "report") from None
+    return resvg_py
+
+
+@cache
+def _has_fonts() -> bool:
+    """Whether texts are drawn: without a font resvg leaves them out and says nothing."""
+    frame = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
+    text = '<text x="2" y="16" font-family="{}" font-size="14">M</text>'
+    resvg = load_resvg()
+    blank, written = (resvg.svg_to_bytes(svg_string=frame.format(content)) for content in ("", text.format(FONT)))
+    return bool(blank != written)

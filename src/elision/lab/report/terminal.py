@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.rule import Rule
+from rich.segment import Segment as Piece
+from rich.style import Style
 from rich.table import Table as Grid
 from rich.text import Text
 
-from elision.lab.report.figures import format_plural, neutralize_text
-from elision.lab.report.fitting import GAP, choose_columns, measure_column, open_table, print_text
-from elision.lab.report.passages import BarredBlock, build_passage
+from elision.lab.report.figures import format_plural, neutralize_text, wrap_text
 from elision.lab.report.report import (
     BarChart,
     Block,
@@ -23,6 +25,7 @@ from elision.lab.report.report import (
     Facts,
     Glossary,
     Mood,
+    Passage,
     Report,
     Section,
     Sentence,
@@ -30,6 +33,7 @@ from elision.lab.report.report import (
     TableRow,
     ViewEntry,
     Words,
+    fold_passage,
     join_words,
 )
 
@@ -221,9 +225,14 @@ def fit_columns(table: Table, rows: Sequence[TableRow], width: int) -> list[int]
     name = measure_names(table, rows)
     if table.least is not None:
         name = min(name, table.least)
-    kept = choose_columns(measured, [column.keep for column in columns], width - name)
-    extra = table.list_extra()
-    return [0, *(place + 1 for place in kept if place + 1 not in extra)]
+    room = width - name
+    kept: list[int] = []
+    for place in sorted(range(len(columns)), key=lambda place: -columns[place].keep):
+        room -= measure_column(measured[place])
+        if room < 0:
+            break
+        kept.append(place + 1)
+    return [0, *sorted(set(kept) - table.list_extra())]
 
 
 def measure_names(table: Table, rows: Sequence[TableRow]) -> int:
@@ -293,3 +302,55 @@ def _clip(text: str, cells: int, end: str) -> str:
     while cell_len(text) >= cells:
         text = text[max(1, (cell_len(text) - cells) // 2) :]
     return f"…{text}"
+
+
+# -- what fits --------------------------------------------------------------------------------------------------------
+
+#: Cells between two columns.
+GAP = 2
+
+
+def open_table(gap: int = 1) -> Grid:
+    """Return a table without columns, light enough that eight fit into 80 cells. gap: cells behind each."""
+    return Grid(box=SIMPLE_HEAD, padding=(0, gap, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
+
+
+def measure_column(column: Sequence[str]) -> int:
+    """Cells that a column's heading and cells take, its gap included; a heading may break at its newlines."""
+    return GAP + max((cell_len(line) for text in column for line in text.split("\n")), default=0)
+
+
+def print_text(console: Console, text: str | None, style: str = "", *, indent: int = 0) -> None:
+    """Print `text`, in which nothing is markup, and no line break parts a number from its unit; None prints nothing."""
+    if text:
+        lines = wrap_text(text, console.width - indent)
+        console.print(Padding(Text("\n".join(lines), style=style), (0, 0, 0, indent), expand=False))
+
+
+def build_passage(passage: Passage, width: int, style: str) -> Text:
+    """Return a passage for a terminal of `width` cells, with a count in place of what is left out."""
+    cut = fold_passage(passage, width)
+    if not (cut.head.strip() or cut.rows):
+        return Text("(empty)", style="italic bright_black")
+    line = Text(cut.head, style=style)
+    if cut.rows:
+        line.append(f"\n⋯ {cut.rows:,} more rows, {cut.letters:,} characters ⋯\n", style="italic bright_black")
+        line.append(cut.tail)
+    return line
+
+
+@dataclass(frozen=True, slots=True)
+class BarredBlock:
+    """`body` with `mark` in front of every row."""
+
+    body: RenderableType
+    mark: str
+    colour: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width - len(self.mark) - 1
+        style = Style.parse(self.colour)
+        for row in console.render_lines(self.body, options.update(width=width), pad=False):
+            yield Piece(f"{self.mark} ", style)
+            yield from row
+            yield Piece.line()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
-from elision.lab.report import figures, tuning_wording, wording
+from elision.lab.report import tuning_wording, wording
+from elision.lab.report.figures import NOTHING, format_change, format_count, format_share, format_usd, neutralize_text
 from elision.lab.report.names import name_runs
 from elision.lab.report.replay_report import build_problem_section
 from elision.lab.report.report import (
@@ -22,10 +25,11 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.lab.report.sent_wording import label_sent_rows
-from elision.lab.report.settings_file import describe_fully, quote_toml
-from elision.lab.report.tuning_chart import describe_far_points, draw_frontier
+from elision.lab.report.svg import Drawing, Tip, plot_shares, write_share_tick
 from elision.lab.results import Row
+from elision.lab.tuning.search_space import FAMILIES
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
+from elision.strategies.spec import describe_strategy, parse_strategy
 
 #: The columns of figures, those of the runs to fit first.
 _COLUMNS: Final = (
@@ -97,7 +101,7 @@ def _build_bars(tuning: Tuning) -> BarChart:
     bars = [
         Bar(
             f"{name} (recommended)" if is_recommended else name,
-            f"{figures.format_usd(row.usd)}  {tuning_wording.format_cells(row)[0]}",
+            f"{format_usd(row.usd)}  {tuning_wording.format_cells(row)[0]}",
             [("", "", row.usd)],
             mood="better" if is_recommended else "",
         )
@@ -145,7 +149,7 @@ def _build_row(name: str, point: TunedPoint, tuning: Tuning) -> TableRow:
 
 
 def _list_cells(fit: Row | None, judge: Row | None) -> list[str]:
-    costs = [figures.NOTHING if row is None else figures.format_usd(row.usd) for row in (fit, judge)]
+    costs = [NOTHING if row is None else format_usd(row.usd) for row in (fit, judge)]
     return [*tuning_wording.format_cells(fit), *tuning_wording.format_cells(judge), *costs]
 
 
@@ -183,3 +187,143 @@ def _list_runs(tuning: Tuning) -> Section:
     names = name_runs(Row(file=file, trajectory=run) for _, keys in parts for file, run in keys)
     rows = [TableRow([names[key], part]) for part, keys in parts for key in keys]
     return Section("Runs", [Table([Column("run"), Column("part", 0, "left")], rows)], only="page")
+
+
+# -- the recommended point as an `elision.toml` -----------------------------------------------------------------------
+
+
+def write_settings(tuning: Tuning, made_by: Provenance) -> str:
+    """Return the file's text: what was found on which runs as comments, and the strategy in full."""
+    comments = [
+        f"Found by Elision {made_by.version}: {made_by.command}",
+        tuning_wording.describe_scope(tuning),
+        tuning_wording.write_headline(tuning),
+        tuning_wording.write_verdict(tuning),
+        tuning_wording.describe_excess(tuning),
+    ]
+    lines = [f"# {neutralize_text(comment)}" for comment in comments if comment]
+    return "\n".join([*lines, f"strategy = {quote_toml(describe_fully(tuning.recommended))}"]) + "\n"
+
+
+def describe_fully(text: str) -> str:
+    """Return `text` with every option that a tuning chooses, so that it means the same if a default changes."""
+    strategy = parse_strategy(text)
+    names = [name for name in FAMILIES.get(strategy.name, ()) if name != "rules"]
+    if not names:
+        return text
+    plain = type(strategy)()
+    rest = describe_strategy(replace(strategy, **{name: getattr(plain, name) for name in names}))
+    others = rest.partition("(")[2].removesuffix(")")
+    stated = [f"{name}={getattr(strategy, name)}" for name in names]
+    return f"{strategy.name}({', '.join([*stated, *filter(None, [others])])})"
+
+
+def quote_toml(text: str) -> str:
+    """Return `text` as a string of TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# -- the picture: filled points are the runs to fit, hollow ones those to judge ---------------------------------------
+
+
+#: Family -> slot of the palette, and shape.
+LOOKS: Final = {
+    "masking": ("blue", "circle"),
+    "hybrid": ("orange", "square"),
+    "summarization": ("green", "diamond"),
+    "raw": ("grey", "triangle"),
+}
+#: Points that cost more, as a multiple of raw, are named below the picture: they would squeeze all others together.
+MOST_SHOWN: Final = 1.1
+#: Pixels of the plot.
+HEIGHT: Final = 380
+
+
+def describe_far_points(tuning: Tuning) -> list[str]:
+    """Return the named points that cost too much for the picture."""
+    far = [
+        f"{', '.join(point.names)} ({format_change(point.fit.to_recorded)})"
+        for point in tuning.points
+        if point.names and not _is_shown(point.fit)
+    ]
+    return [f"Not in the picture, more expensive: {'; '.join(far)}."] if far else []
+
+
+def draw_frontier(tuning: Tuning, drawing: Drawing) -> None:
+    """Draw cost against facts still visible."""
+    ink = drawing.ink
+    #: By strategy text, the labels of the references and of the recommended point.
+    labels = {point.text: ", ".join(point.names) for point in tuning.references}
+    labels[tuning.recommended] = f"recommended: {tuning_wording.describe_point(tuning.recommended)}"
+    shown = [point for point in tuning.points if _is_shown(point.fit)]
+    named = [point for point in shown if point.text in labels or point.on_frontier]
+    rest = [point for point in shown if point not in named]
+    judged = [
+        (point, point.judge)
+        for point in shown
+        if point.text in labels and point.judge is not None and _is_shown(point.judge)
+    ]
+    looks = {point.text: LOOKS[_find_family(point)] for point in named}
+    families = {_find_family(point) for point in named}
+    drawing.add_key((shape, ink.slots[slot], family) for family, (slot, shape) in LOOKS.items() if family in families)
+    found = [_get_figures(row) for row in (*(point.fit for point in shown), *(judge for _, judge in judged))]
+    titles = "cost, as a share of what was sent", "facts still visible"
+    plot = plot_shares(drawing, found, titles, write_share_tick, HEIGHT)
+    for point in rest:
+        x, y = plot.place(_get_figures(point.fit))
+        tip = _describe_point(point, point.fit, "runs to fit")
+        dot: dict[str, str | float] = {"class": "other", "fill": ink.slots["grey"], "opacity": 0.55}
+        drawing.add("circle", {"cx": x, "cy": y, "r": 2.6, **dot}, tip=tip)
+    edge = (plot.place(_get_figures(point.fit)) for point in _find_upper_edge(shown))
+    drawing.add_curve(edge, ink.slots["grey"], stroke_width=1.5, class_="frontier")
+    for point, judge in judged:
+        ends = (*plot.place(_get_figures(point.fit)), *plot.place(_get_figures(judge)))
+        drawing.add_line(*ends, ink.slots[looks[point.text][0]], stroke_dasharray="3 3", opacity=0.8)
+    for point, judge in judged:
+        slot, shape = looks[point.text]
+        tip = _describe_point(point, judge, "runs to judge")
+        drawing.add_mark(*plot.place(_get_figures(judge)), shape, ink.slots[slot], filled=False, tip=tip)
+    for point in named:
+        slot, shape = looks[point.text]
+        x, y = plot.place(_get_figures(point.fit))
+        drawing.add_mark(x, y, shape, ink.slots[slot], tip=_describe_point(point, point.fit, "runs to fit"))
+        if point.text == tuning.recommended:
+            ring: dict[str, str | float] = {"class": "ring", "fill": "none", "stroke": ink.text, "stroke_width": 1.6}
+            drawing.add("circle", {"cx": x, "cy": y, "r": 11.5, **ring})
+    marks = [plot.place(_get_figures(row)) for row in (*(p.fit for p in named), *(judge for _, judge in judged))]
+    texts = [(*plot.place(_get_figures(point.fit)), labels[point.text]) for point in named if point.text in labels]
+    plot.add_labels(texts, marks)
+
+
+def _is_shown(row: Row) -> bool:
+    return row.to_recorded is not None and row.to_recorded <= MOST_SHOWN and row.evidence_recall is not None
+
+
+def _get_figures(row: Row) -> tuple[float, float]:
+    """Return share of the cost and of the facts of a row that is shown."""
+    return row.to_recorded or 0.0, row.evidence_recall or 0.0
+
+
+def _find_family(point: TunedPoint) -> str:
+    name = parse_strategy(point.text).name
+    return name if name in LOOKS else "masking"
+
+
+def _find_upper_edge(points: Sequence[TunedPoint]) -> list[TunedPoint]:
+    """Return the points that no cheaper one equals in facts visible: the frontier of two figures, as a line."""
+    edge: list[TunedPoint] = []
+    for point in sorted(points, key=lambda point: (point.fit.usd, -point.fit.evidence_found)):
+        if not edge or point.fit.evidence_found > edge[-1].fit.evidence_found:
+            edge.append(point)
+    return edge
+
+
+def _describe_point(point: TunedPoint, row: Row, part: str) -> Tip:
+    return (
+        ("strategy", tuning_wording.describe_point(point.text)),
+        ("part", part),
+        ("cost", format_usd(row.usd)),
+        ("vs recorded", format_change(row.to_recorded)),
+        ("facts still visible", format_share(row.evidence_recall)),
+        ("turns missing a fact or own words", format_count(row.missing_turns)),
+    )

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from elision.lab.dose import KNEE, is_above_knee
-from elision.lab.elongation import load_measured_turns
-from elision.lab.report import figures
-from elision.lab.report.figures import neutralize_text
+from elision.lab import elongation
+from elision.lab.elongation import KNEE, is_above_knee
+from elision.lab.report.figures import (
+    NOTHING,
+    format_change,
+    format_count,
+    format_plural,
+    format_share,
+    format_turns,
+    format_usd,
+    neutralize_text,
+)
 from elision.lab.report.sent_wording import describe_sent as describe_sending
-from elision.lab.report.wording import describe_openhands_turns
+from elision.lab.report.wording import describe_turn_effects
 from elision.lab.results import BILLED, LEAST_SAVING, RECORDED, Row
-from elision.lab.tuning.references import OPENHANDS
-from elision.lab.tuning.tool_rules import ToolUse
+from elision.lab.tuning.search_space import FAMILIES, NUMBERS, OPENHANDS
 from elision.lab.tuning.tuning_result import TINY, TunedPoint, Tuning
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import SPENDING_CAP, CacheAwareSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
 
 #: Points of the frontier that a table lists; JSON has all.
 LISTED: Final = 12
@@ -33,18 +37,18 @@ def write_headline(tuning: Tuning) -> str:
     best, default = tuning.best, tuning.baseline
     name = describe_point(best.text)
     name = name[:1].upper() + name[1:]
-    spent, before = figures.format_usd(best.fit.usd), figures.format_usd(default.fit.usd)
+    spent, before = format_usd(best.fit.usd), format_usd(default.fit.usd)
     if best.text == default.text:
         return f"The default is the best point found: {name}, {spent} ({_format_change(best.fit)} vs recorded)."
-    change = figures.format_change(best.fit.usd / default.fit.usd if default.fit.usd else None)
+    change = format_change(best.fit.usd / default.fit.usd if default.fit.usd else None)
     return f"{name} costs {spent} instead of {before} by default ({change})."
 
 
 def describe_scope(tuning: Tuning) -> str:
     """Return which runs were used, and which points were evaluated."""
-    fit = figures.format_plural(len(tuning.fit_runs), "run")
-    judge = figures.format_count(len(tuning.judge_runs))
-    searched, size = figures.format_count(tuning.searched), figures.format_plural(tuning.size, "point")
+    fit = format_plural(len(tuning.fit_runs), "run")
+    judge = format_count(len(tuning.judge_runs))
+    searched, size = format_count(tuning.searched), format_plural(tuning.size, "point")
     if tuning.method == "exhaustive":
         search = f"all {size} replayed" if tuning.searched == tuning.size else f"{searched} of {size} replayed"
     else:
@@ -61,7 +65,7 @@ def describe_choice(tuning: Tuning) -> str:
             "what hiding would lose."
         )
     if tuning.objective == "cost":
-        share = figures.format_share(tuning.min_evidence)
+        share = format_share(tuning.min_evidence)
         kept = f"{share} of the default's visible facts" if tuning.min_evidence < 1 else "the default's visible facts"
         rule = f"within 1 % of the cheapest point that keeps {kept} and misses something in no more turns, the simplest"
     else:
@@ -77,7 +81,7 @@ def describe_sent(tuning: Tuning) -> str | None:
     if recorded is None:
         return None
     sentences = describe_sending(tuning.sending, tuning.cost_sent(BILLED), recorded, tuning.prices.name)
-    text = " ".join((f"As recorded all runs cost {figures.format_usd(recorded)}.", *sentences))
+    text = " ".join((f"As recorded all runs cost {format_usd(recorded)}.", *sentences))
     best = tuning.best.fit.to_recorded
     if best is not None and best > LEAST_SAVING:
         why = (
@@ -96,12 +100,12 @@ def write_verdict(tuning: Tuning) -> str:
         if not tuning.finished:
             return "Not judged: the search was interrupted."
         return "Not judged: no run was kept to judge on (--judge-share 0)."
-    runs = f"On the {figures.format_plural(len(tuning.judge_runs), 'run')} kept to judge"
-    costs = f"{figures.format_usd(best.usd)} instead of {figures.format_usd(default.usd)} by default"
-    change = figures.format_change(best.usd / default.usd if default.usd else None)
+    runs = f"On the {format_plural(len(tuning.judge_runs), 'run')} kept to judge"
+    costs = f"{format_usd(best.usd)} instead of {format_usd(default.usd)} by default"
+    change = format_change(best.usd / default.usd if default.usd else None)
     facts = f"{_format_facts(best)} stay visible, {_format_found(default)} by default"
     if tuning.best.text == tuning.baseline.text:
-        return f"{runs} the default costs {figures.format_usd(best.usd)} ({_format_change(best)} vs recorded)."
+        return f"{runs} the default costs {format_usd(best.usd)} ({_format_change(best)} vs recorded)."
     outcome = (
         "It holds." if tuning.is_confirmed() else "The choice is not confirmed: keep the default, or give more runs."
     )
@@ -129,23 +133,16 @@ def describe_break_even(tuning: Tuning) -> str | None:
     if saved <= TINY or best.late_usd <= 0 or not best.runs:
         return None
     extra = saved / best.runs / best.late_usd
-    share = f" (+{figures.format_share(extra * best.runs / best.turns)})" if best.turns else ""
-    text = f"{figures.format_turns(extra)} extra turns a run{share} would cost what it saves against the default"
+    share = f" (+{format_share(extra * best.runs / best.turns)})" if best.turns else ""
+    text = f"{format_turns(extra)} extra turns a run{share} would cost what it saves against the default"
     if best.summaries and not default.summaries:
         return f"Break-even: {text}. {_describe_summary_effects(tuning)} --space family=masking tries none."
     return f"Break-even: {text}."
 
 
 def _describe_summary_effects(tuning: Tuning) -> str:
-    """Return how summaries changed the turns of real runs, against masking: the range over the measured models.
-
-    Where most runs are of OpenHands, what was measured with it.
-    """
-    if tuning.rule_of_thumb == OPENHANDS:
-        return describe_openhands_turns()
-    effects = [ratio for _, ratio in load_measured_turns().list_summary_effects()]
-    change = figures.format_change_range(min(effects), max(effects))
-    return f"Summaries changed the turns of real runs by {change}, by model."
+    """Return how summaries changed the turns of real runs: of OpenHands, where most runs are its own."""
+    return describe_turn_effects([elongation.OPENHANDS if tuning.rule_of_thumb == OPENHANDS else elongation.SWE_AGENT])
 
 
 def describe_rule_of_thumb(tuning: Tuning) -> str | None:
@@ -176,29 +173,21 @@ def describe_study(tuning: Tuning) -> str | None:
     """Return what a study file already held, and how the runs differ from its own; None without one."""
     if not tuning.study or not (tuning.reused or tuning.added or tuning.gone):
         return None
-    text = f"{neutralize_text(tuning.study)}: {figures.format_plural(tuning.reused, 'evaluation')} reused"
+    text = f"{neutralize_text(tuning.study)}: {format_plural(tuning.reused, 'evaluation')} reused"
     changes = []
     if tuning.added:
-        changes.append(f"{figures.format_plural(tuning.added, 'run')} new or changed, replayed again")
+        changes.append(f"{format_plural(tuning.added, 'run')} new or changed, replayed again")
     if tuning.gone:
-        changes.append(f"{figures.format_plural(tuning.gone, 'run')} no longer there")
+        changes.append(f"{format_plural(tuning.gone, 'run')} no longer there")
     return "; ".join([text, *changes]) + "."
 
 
 def describe_point(text: str) -> str:
     """Return a strategy in few words: `masking 5, no gist, grep after 10`."""
     strategy = parse_strategy(text)
-    return ", ".join([_describe_numbers(strategy), *_describe_options(strategy)])
-
-
-def _describe_numbers(strategy: Strategy) -> str:
-    if isinstance(strategy, Masking):
-        return f"masking {strategy.window}"
-    if isinstance(strategy, Hybrid):
-        return f"hybrid {strategy.window}/{strategy.summarize_at}/{strategy.tail}"
-    if isinstance(strategy, Summarization):
-        return f"summarization {strategy.every}+{strategy.tail}"
-    return strategy.name
+    names = [name for name in FAMILIES.get(strategy.name, ()) if name in NUMBERS and name != "gist"]
+    numbers = "/".join(str(getattr(strategy, name)) for name in names)
+    return ", ".join([f"{strategy.name} {numbers}".strip(), *_describe_options(strategy)])
 
 
 def _describe_options(strategy: Strategy) -> list[str]:
@@ -236,21 +225,17 @@ def choose_listed(tuning: Tuning) -> list[TunedPoint]:
 def list_tool_shares(tuning: Tuning) -> list[tuple[str, str, str, str]]:
     """Return the tools that matter: name, share of the hidden tokens, facts missed, and the rule that is tried."""
     whole = sum(use.hidden_tokens for use in tuning.tools)
-    tried = {(tool.tool, tool.args): tool.longer for rules in tuning.space.rule_sets for tool in rules.tools}
+    tried = {(tool.tool, tool.args): tool.longer for tools in tuning.space.rule_sets for tool in tools}
     divided = {use.tool for use in tuning.tools if use.args != "*"}
-    return [_format_tool(use, whole, tried, divided) for use in tuning.tools[:6] if whole]
-
-
-def _format_tool(
-    use: ToolUse, whole: int, tried: Mapping[tuple[str, str], bool], divided: Collection[str]
-) -> tuple[str, str, str, str]:
-    share = figures.format_share(use.hidden_tokens / whole)
-    longer = tried.get((use.tool, use.args))
-    rules = {None: figures.NOTHING, True: "twice the window", False: "half the window"}
-    name = describe_tool(use.tool, use.args)
-    if use.args == "*" and use.tool in divided:
-        name = f"{name}: others"
-    return name, share, figures.format_count(use.missed), rules[longer]
+    rules = {None: NOTHING, True: "twice the window", False: "half the window"}
+    listed = []
+    for use in tuning.tools[:6] if whole else ():
+        name = describe_tool(use.tool, use.args)
+        if use.args == "*" and use.tool in divided:
+            name = f"{name}: others"
+        share = format_share(use.hidden_tokens / whole)
+        listed.append((name, share, format_count(use.missed), rules[tried.get((use.tool, use.args))]))
+    return listed
 
 
 def list_notes(tuning: Tuning) -> list[str]:
@@ -272,7 +257,7 @@ def list_notes(tuning: Tuning) -> list[str]:
             + _describe_summary_effects(tuning)
         )
     if tuning.unfit:
-        notes.append(f"{figures.format_plural(tuning.unfit, 'point')} left out: a run does not fit their budget.")
+        notes.append(f"{format_plural(tuning.unfit, 'point')} left out: a run does not fit their budget.")
     if tuning.counter == "estimate":
         notes.append("Tokens are estimated from characters, and so is every amount; --tokens o200k counts them.")
     return notes
@@ -281,25 +266,25 @@ def list_notes(tuning: Tuning) -> list[str]:
 def format_cells(row: Row | None) -> tuple[str, str, str]:
     """Return cost vs recorded, facts visible, turns missing something of one part; dashes where it was not replayed."""
     if row is None:
-        return figures.NOTHING, figures.NOTHING, figures.NOTHING
+        return NOTHING, NOTHING, NOTHING
     return (
         _format_change(row),
-        figures.format_share(row.evidence_recall),
-        figures.format_count(row.missing_turns),
+        format_share(row.evidence_recall),
+        format_count(row.missing_turns),
     )
 
 
 def _format_change(row: Row) -> str:
-    return figures.format_change(row.to_recorded)
+    return format_change(row.to_recorded)
 
 
 def _format_facts(row: Row) -> str:
-    found, every = figures.format_count(row.evidence_found), figures.format_count(row.evidence_items)
-    return f"{found} of {every} facts ({figures.format_share(row.evidence_recall)})"
+    found, every = format_count(row.evidence_found), format_count(row.evidence_items)
+    return f"{found} of {every} facts ({format_share(row.evidence_recall)})"
 
 
 def _format_found(row: Row) -> str:
-    return f"{figures.format_count(row.evidence_found)} ({figures.format_share(row.evidence_recall)})"
+    return f"{format_count(row.evidence_found)} ({format_share(row.evidence_recall)})"
 
 
 def list_reference_names(points: Sequence[TunedPoint]) -> dict[str, str]:

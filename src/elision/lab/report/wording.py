@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from elision.lab.dose import KNEE, is_above_knee
-from elision.lab.elongation import OPENHANDS, SWE_AGENT, load_measured_turns
+from elision.lab.elongation import KNEE, OPENHANDS, SWE_AGENT, is_above_knee, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
-from elision.lab.report import figures
-from elision.lab.report.figures import neutralize_text
+from elision.lab.report.figures import (
+    format_change,
+    format_change_range,
+    format_count,
+    format_plural,
+    format_rate,
+    format_share,
+    format_turns,
+    format_usd,
+    is_unchanged,
+    neutralize_text,
+)
 from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw, is_sent, shorten_strategies
 from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_prices import SEVERAL
 from elision.strategies.masking import Masking
 from elision.telemetry.percent import format_signed_percent
+from elision.trajectory.composition import TokenComposition
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem
 
@@ -91,18 +101,18 @@ def write_headline(study: Study) -> str:
         return "No run was replayed."
     best = find_featured(study)
     if best is None:
-        return f"As recorded these runs cost {figures.format_usd(study.totals[-1].paid_usd)}."
+        return f"As recorded these runs cost {format_usd(study.totals[-1].paid_usd)}."
     name = capitalize_word(shorten_strategies(study.strategies)[best.strategy].removesuffix(f", {ON_TOP}"))
-    paid = figures.format_usd(best.usd)
-    sent = figures.format_usd(best.paid_usd)
-    change = figures.format_change(best.to_recorded)
+    paid = format_usd(best.usd)
+    sent = format_usd(best.paid_usd)
+    change = format_change(best.to_recorded)
     if is_on_top(best.strategy):
         name += " on top of the agents' own condensing"
     elif study.sent.condensed_runs:
         name += " instead of the agents' own condensing"
     if best.to_recorded is None:
         return f"{name} costs {paid}."
-    if figures.is_unchanged(best.to_recorded):
+    if is_unchanged(best.to_recorded):
         first = f"{name} saves nothing here: it costs what was paid, {sent}."
     elif _has_saving(best):
         first = f"{name} costs {paid} instead of {sent} as recorded ({change})."
@@ -111,13 +121,13 @@ def write_headline(study: Study) -> str:
     sentences = [first]
     rival = find_every_turn_rival(study, best)
     if rival is not None:
-        costs = f"{figures.format_usd(rival.usd)} ({figures.format_change(rival.to_recorded)})"
+        costs = f"{format_usd(rival.usd)} ({format_change(rival.to_recorded)})"
         sentences.append(f"{find_family(rival.strategy).capitalize()} at every turn costs {costs}.")
     cheapest = _find_cheapest_extended(study)
     if study.turns.mode in ("measured", "given") and cheapest is not None and cheapest[0] != best.strategy:
         basis = "as measured live" if study.turns.mode == "measured" else "as assumed"
         name = shorten_strategies(study.strategies)[cheapest[0]]
-        sentences.append(f"With the turns {basis}, {name} costs least: {figures.format_usd(cheapest[1])}.")
+        sentences.append(f"With the turns {basis}, {name} costs least: {format_usd(cheapest[1])}.")
     return " ".join(sentences)
 
 
@@ -140,10 +150,10 @@ def write_recommendation(study: Study) -> str | None:
     if lowest.strategy == best.strategy or _compare_cost(lowest) >= _compare_cost(best):
         return f"Recommended: {best.strategy}; {why}."
     name = shorten_strategies(study.strategies)[lowest.strategy]
-    price = f"Lowest cost here: {name} at {figures.format_usd(lowest.usd)}"
+    price = f"Lowest cost here: {name} at {format_usd(lowest.usd)}"
     if lowest.summaries:
-        written = figures.format_plural(lowest.summaries, "summary", "summaries")
-        price += f", including {figures.format_usd(lowest.summarizer.usd)} for {written} by a model"
+        written = format_plural(lowest.summaries, "summary", "summaries")
+        price += f", including {format_usd(lowest.summarizer.usd)} for {written} by a model"
     return f"Recommended: {best.strategy}; {why}. {price}."
 
 
@@ -152,47 +162,42 @@ def _explain_no_saving(study: Study, lowest: Row) -> str:
     name = shorten_strategies(study.strategies)[lowest.strategy]
     text = (
         "Recommended: change nothing. No strategy here costs at least 1 % less than what was sent; the cheapest,"
-        f" {name}, costs {figures.format_change(lowest.to_recorded)}."
+        f" {name}, costs {format_change(lowest.to_recorded)}."
     )
     known = [each for each in study.compositions if each.turn_tokens]
     reasons = []
     if study.sent.condensed_runs:
         reasons.append("the agents condense their own history already")
     if known:
-        whole = sum(known[1:], known[0])
-        share = figures.format_share(whole.share_of_turns(whole.observations))
+        share = format_share(sum(known, TokenComposition()).observation_share)
         reasons.append(f"{share} of the turns' tokens are tool results, which is what can be hidden")
     if lowest.calls < SHORT_RUN * lowest.runs:
-        reasons.append(
-            f"a run has {figures.format_count(round(lowest.calls / lowest.runs))} calls, and short runs gain least"
-        )
+        reasons.append(f"a run has {format_count(round(lowest.calls / lowest.runs))} calls, and short runs gain least")
     return f"{text} Why: {'; '.join(reasons)}." if reasons else text
 
 
 def describe_scope(study: Study) -> str:
     """What was replayed, and how tokens were counted."""
     calls = max((row.calls for row in study.totals), default=0)
-    runs = figures.format_plural(study.run_count, "run")
-    return f"{runs}, {figures.format_plural(calls, 'call')}, {describe_tokens(study)}"
+    runs = format_plural(study.run_count, "run")
+    return f"{runs}, {format_plural(calls, 'call')}, {_describe_tokens(study)}"
 
 
 def describe_prices(prices: Prices) -> str:
     """The prices in full: name, models, date, and rates in USD per million tokens."""
     rates = prices.tiers[0][1]
     named = [("input", rates.input), ("cache write", rates.cache_write), ("cache read", rates.cache_read)]
-    amounts = [
-        f"{figures.format_rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None
-    ]
+    amounts = [f"{format_rate(usd)} {what}" for what, usd in [*named, ("output", rates.output)] if usd is not None]
     models, colon, _ = prices.source.partition(": ")
     about = f" ({neutralize_text(models).removeprefix('multiples of ')})" if colon else ""
     date = f" of {neutralize_text(prices.dated)}" if prices.dated else ""
     text = f"Prices{date}: {neutralize_text(prices.name)}{about}, {', '.join(amounts)} per million tokens"
     if len(prices.tiers) > 1:
-        text += f"; more above {figures.format_count(prices.tiers[1][0])} tokens"
+        text += f"; more above {format_count(prices.tiers[1][0])} tokens"
     return text
 
 
-def describe_tokens(study: Study) -> str:
+def _describe_tokens(study: Study) -> str:
     """How tokens were counted."""
     if study.counter == "estimate":
         return "tokens estimated from characters"
@@ -214,7 +219,7 @@ def describe_interruption(study: Study) -> str | None:
     runs = {(row.file, row.trajectory) for row in study.rows}
     if not runs:
         return "Interrupted before the first run was finished."
-    done = f"Interrupted: {figures.format_plural(len(runs), 'run')} finished, the others are missing"
+    done = f"Interrupted: {format_plural(len(runs), 'run')} finished, the others are missing"
     sizes = {len(study.of(strategy)) for strategy in study.strategies}
     if len(sizes) > 1:
         return f"{done}; not every strategy saw the same runs, so compare the columns × raw."
@@ -225,7 +230,7 @@ def describe_turns(study: Study) -> str | None:
     """What is assumed of the number of turns, by kind of strategy, and what it changes; None if nothing is."""
     names = shorten_strategies(study.strategies)
     factors = study.turns.factors
-    changes = {label: figures.format_change_range(factor.low, factor.high) for label, factor in factors.items()}
+    changes = {label: format_change_range(factor.low, factor.high) for label, factor in factors.items()}
     if not changes:
         return None
     listed: dict[str, str] = {}
@@ -252,7 +257,7 @@ def describe_turns(study: Study) -> str | None:
     if cheapest is None:
         return described
     name = shorten_strategies(study.strategies)[cheapest[0]]
-    return f"{described} Lowest cost then: {name} at {figures.format_usd(cheapest[1])}."
+    return f"{described} Lowest cost then: {name} at {format_usd(cheapest[1])}."
 
 
 def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
@@ -261,31 +266,24 @@ def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:
     return min(extended, key=lambda pair: pair[1], default=None)
 
 
-def describe_openhands_turns() -> str:
-    """How masking and summaries changed the number of turns of real runs of OpenHands, against raw."""
-    measured = load_measured_turns().list_whole(OPENHANDS)
-    listed = ", ".join(
-        f"{figures.format_change_range(each.factor, each.factor)} "
-        + (f"masking with window={each.window}" if each.strategy == Masking.name else each.strategy)
-        for each in measured
-    )
-    return (
-        f"Turns of real runs of OpenHands, against everything sent: {listed} "
-        f"({measured[0].model}, {measured[0].instances} tasks)."
-    )
-
-
-def _describe_summary_effects(study: Study) -> str:
-    """How summaries changed the turns of real runs of the recordings' scaffolds: with SWE-agent by model."""
-    sentences = {SWE_AGENT: _describe_swe_agent_turns, OPENHANDS: describe_openhands_turns}
-    return " ".join(sentences[each]() for each in study.turns.scaffolds)
-
-
-def _describe_swe_agent_turns() -> str:
-    effects = load_measured_turns().list_summary_effects()
-    changes = [(format_signed_percent(factor - 1), model) for model, factor in effects]
-    listed = ", ".join(f"{change} {model}" for change, model in changes)
-    return f"Turns of real runs with summaries, against masking: {listed}."
+def describe_turn_effects(scaffolds: Iterable[str]) -> str:
+    """How masking and summaries changed the turns of real runs: with SWE-agent, of summaries by model."""
+    sentences = []
+    for scaffold in scaffolds:
+        if scaffold == OPENHANDS:
+            measured = load_measured_turns().list_whole(OPENHANDS)
+            listed = ", ".join(
+                f"{format_change(each.factor)} "
+                + (f"masking with window={each.window}" if each.strategy == Masking.name else each.strategy)
+                for each in measured
+            )
+            source = f"({measured[0].model}, {measured[0].instances} tasks)"
+            sentences.append(f"Turns of real runs of OpenHands, against everything sent: {listed} {source}.")
+        else:
+            effects = load_measured_turns().list_summary_effects()
+            listed = ", ".join(f"{format_signed_percent(factor - 1)} {model}" for model, factor in effects)
+            sentences.append(f"Turns of real runs with summaries, against masking: {listed}.")
+    return " ".join(sentences)
 
 
 def describe_composition(study: Study) -> str | None:
@@ -293,9 +291,9 @@ def describe_composition(study: Study) -> str | None:
     known = [each for each in study.compositions if each.turn_tokens]
     if not known:
         return None
-    whole = sum(known[1:], known[0])
+    whole = sum(known, TokenComposition())
     shares = ", ".join(
-        f"{figures.format_share(whole.share_of_turns(tokens))} {what}"
+        f"{format_share(tokens / whole.turn_tokens)} {what}"
         for what, tokens in (
             ("tool results", whole.observations),
             ("reasoning and text", whole.reasoning),
@@ -306,10 +304,7 @@ def describe_composition(study: Study) -> str | None:
     )
     if len(known) == 1:
         return f"Of the turns' tokens: {shares}."
-    results = ", ".join(
-        f"{neutralize_text(each.reader)} {figures.format_share(each.share_of_turns(each.observations))}"
-        for each in known
-    )
+    results = ", ".join(f"{neutralize_text(each.reader)} {format_share(each.observation_share)}" for each in known)
     return f"Of the turns' tokens: {shares}. Tool results by format: {results}."
 
 
@@ -317,8 +312,8 @@ def describe_break_even(row: Row) -> str | None:
     """The break-even: `14 extra turns (+2 %)`; None where nothing is saved."""
     if row.allowance is None or is_raw(row.strategy):
         return None
-    share = f" (+{figures.format_share(row.allowance / row.turns)})" if row.turns else ""
-    return f"{figures.format_turns(row.allowance)} extra turns{share}"
+    share = f" (+{format_share(row.allowance / row.turns)})" if row.turns else ""
+    return f"{format_turns(row.allowance)} extra turns{share}"
 
 
 def warn_of_misses(study: Study) -> str | None:
@@ -340,11 +335,11 @@ def list_notes(study: Study) -> list[str]:
     if (warning := warn_of_misses(study)) is not None:
         listed.append(warning)
     if study.summarizer is not None:
-        listed.append(_describe_summary_effects(study))
+        listed.append(describe_turn_effects(study.turns.scaffolds))
     elif any(row.summaries for row in study.totals):
         listed.append(
             "No model writes the summaries; they are priced like a real summary call."
-            f" {_describe_summary_effects(study)}"
+            f" {describe_turn_effects(study.turns.scaffolds)}"
         )
     if study.look_back and any(row.hindsight_usd is not None for row in study.rows):
         listed.append(
@@ -365,14 +360,14 @@ def describe_summarizer(report: SummarizerReport) -> str:
     priced = f"the prices of {neutralize_text(report.prices)}" if report.prices else "the prices of the runs"
     text = (
         f"Summaries are written by {neutralize_text(report.spec)}{where}, billed as reported, at {priced}:"
-        f" {figures.format_plural(use.asked, 'request')} asked, {figures.format_count(use.cached)} from the cache in"
+        f" {format_plural(use.asked, 'request')} asked, {format_count(use.cached)} from the cache in"
         f" {neutralize_text(report.cache)}."
     )
     if use.failed:
         causes = ", ".join(f"{count} × {cause}" for cause, count in sorted(use.failed.items()))
-        text += f" {figures.format_plural(sum(use.failed.values()), 'summary', 'summaries')} not taken: {causes}."
+        text += f" {format_plural(sum(use.failed.values()), 'summary', 'summaries')} not taken: {causes}."
     if use.unsaved:
-        text += f" {figures.format_plural(use.unsaved, 'answer')} could not be kept."
+        text += f" {format_plural(use.unsaved, 'answer')} could not be kept."
     return text
 
 
@@ -384,11 +379,6 @@ def rank_runs(study: Study, strategy: str) -> list[Row]:
     return sorted(rows, key=lambda row: (-round(row.to_recorded or 0.0, 6), row.file, row.trajectory))
 
 
-def has_controls(study: Study) -> bool:
-    """Whether any format has a control with something in it."""
-    return any(control.noise is not None or control.floor is not None for control in study.controls)
-
-
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
@@ -396,8 +386,10 @@ def explain_missing_hindsight(study: Study) -> str | None:
     if all(row.to_hindsight is not None or is_raw(row.strategy) or not row.usd for row in study.totals):
         return None
     if study.summarizer is not None:
-        return "– under × hindsight: it is not computed if a model writes summaries, because their length "
-        "is unknown before; nor for {_WITHOUT_HINDSIGHT}."
+        return (
+            "– under × hindsight: it is not computed if a model writes summaries, because their length is unknown "
+            f"before; nor for {_WITHOUT_HINDSIGHT}."
+        )
     return f"– under × hindsight: none is computed for {_WITHOUT_HINDSIGHT}; then the sum has none."
 
 
@@ -407,19 +399,9 @@ _WITHOUT_HINDSIGHT = (
 )
 
 
-def select_words(study: Study) -> list[tuple[str, str]]:
-    """Return the words of the tables with their meanings: those that apply to this study."""
-    absent = set()
-    if not any(row.evidence_items for row in study.totals):
-        absent |= {FACTS, MISSING}
-    if not any(row.repeats for row in study.totals):
-        absent.add(REPEATED)
-    known = any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
-    if not known or not study.hindsight:
-        absent.add(HINDSIGHT)
-    if not any(describe_break_even(row) for row in study.totals):
-        absent.add(BREAK_EVEN)
-    return [(word, meaning) for word, meaning in GLOSSARY if word not in absent]
+def select_words(study: Study) -> list[tuple[str, str, str]]:
+    """Return word, meaning and column of the words that apply to this study."""
+    return [entry[:3] for entry in GLOSSARY if entry[3](study)]
 
 
 def describe_hindsight_mark(study: Study) -> str:
@@ -429,34 +411,48 @@ def describe_hindsight_mark(study: Study) -> str:
     return " Upright mark: the cheapest schedule of the same strategy, in hindsight."
 
 
+def _has_facts(study: Study) -> bool:
+    return any(row.evidence_items for row in study.totals)
+
+
 BREAK_EVEN = "break-even: extra turns"
-FACTS = "facts still visible"
-MISSING = "turn missing a fact"
-REWRITE = "cache rewrite"
-REPEATED = "repeated call"
-HINDSIGHT = "hindsight"
 
-#: Word -> the heading of the column that it explains.
-COLUMN_OF = {
-    BREAK_EVEN: BREAK_EVEN,
-    REWRITE: "cache rewrites",
-    FACTS: FACTS,
-    MISSING: "turns missing a fact",
-    HINDSIGHT: "× hindsight",
-    REPEATED: "repeated calls",
-}
-
-GLOSSARY: tuple[tuple[str, str], ...] = (
-    (BREAK_EVEN, "this many more turns, at the cost of the last ones, would cost what was saved"),
-    (REWRITE, "a call that changes an earlier part of the prompt; the cache after that part is paid for again"),
+#: Word, meaning, the heading of the column that it explains, and whether a study has any of it.
+GLOSSARY: tuple[tuple[str, str, str, Callable[[Study], bool]], ...] = (
     (
-        FACTS,
+        BREAK_EVEN,
+        "this many more turns, at the cost of the last ones, would cost what was saved",
+        BREAK_EVEN,
+        lambda study: any(describe_break_even(row) for row in study.totals),
+    ),
+    (
+        "cache rewrite",
+        "a call that changes an earlier part of the prompt; the cache after that part is paid for again",
+        "cache rewrites",
+        lambda study: True,
+    ),
+    (
+        "facts still visible",
         "of the names, paths and numbers that the agent used from earlier tool results, the share that its context"
         " still showed",
+        "facts still visible",
+        _has_facts,
     ),
-    (MISSING, "a turn that used a fact which was hidden by then"),
-    (HINDSIGHT, "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live"),
-    (REPEATED, "a call made before with the same arguments; counted if its earlier result was hidden by then"),
+    ("turn missing a fact", "a turn that used a fact which was hidden by then", "turns missing a fact", _has_facts),
+    (
+        "hindsight",
+        "the cheapest schedule of the same strategy, computed from the whole run; it cannot be run live",
+        "× hindsight",
+        lambda study: (
+            study.hindsight and any(row.hindsight_usd is not None or is_hindsight(row.strategy) for row in study.rows)
+        ),
+    ),
+    (
+        "repeated call",
+        "a call made before with the same arguments; counted if its earlier result was hidden by then",
+        "repeated calls",
+        lambda study: any(row.repeats for row in study.totals),
+    ),
 )
 
 CONTROLS = (
@@ -472,14 +468,12 @@ def summarize_problems(problems: Sequence[Problem]) -> tuple[list[str], int]:
     groups: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         groups[problem.reason].append(problem)
-    listed = list(groups.values())[:LISTED]
-    return [_describe_problem(group) for group in listed], len(problems) - sum(map(len, listed))
-
-
-def _describe_problem(group: list[Problem]) -> str:
-    first = neutralize_text(str(group[0]))
-    if len(first) > 300:
-        first = first[:299] + "…"
-    if len(group) == 1:
-        return first
-    return f"{first} ({figures.format_count(len(group))} times)"
+    lines = []
+    for group in list(groups.values())[:LISTED]:
+        line = neutralize_text(str(group[0]))
+        if len(line) > 300:
+            line = line[:299] + "…"
+        if len(group) > 1:
+            line += f" ({format_count(len(group))} times)"
+        lines.append(line)
+    return lines, len(problems) - sum(map(len, list(groups.values())[:LISTED]))

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from elision.errors import OutputError, SpecError, describe_error
-from elision.lab.results import Row, prices_json
+from elision.lab.evidence import Evidence, collect_evidence
+from elision.lab.replay_workers import WorkerPool
+from elision.lab.results import Row, prices_json, total
+from elision.lab.run_as_recorded import add_recorded_head
 from elision.lab.run_prices import SEVERAL
-from elision.lab.study_settings import StudySettings
+from elision.lab.sent_rows import SentRows, replay_as_sent
+from elision.lab.study import find_common_items, replay_candidates
+from elision.lab.study_settings import Candidate, StudySettings
 from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy
@@ -32,11 +37,10 @@ FORMAT: Final = "elision.tune-study/1"
 #: Fields of a row that depend on the other runs of a corpus, or on where the run lies: they are not kept.
 _NOT_KEPT: Final = frozenset(
     (
-        *("file", "trajectory", "reader", "strategy", "bill", "summarizer", "hindsight_usd", "extended_usd"),
+        *("file", "trajectory", "reader", "strategy", "hindsight_usd", "extended_usd"),
         *("evidence_items_filtered", "evidence_found_filtered", "regret_turns_filtered"),
     )
 )
-_KEPT: Final = tuple(item.name for item in fields(Row) if item.name not in _NOT_KEPT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,16 +185,123 @@ def _name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def _encode_evaluation(evaluation: Evaluation) -> dict[str, Any]:
-    row = evaluation.row
-    if row is None:
+    if evaluation.row is None:
         return {"problem": evaluation.problem}
-    bills = {"bill": msgspec.structs.asdict(row.bill), "summarizer": msgspec.structs.asdict(row.summarizer)}
-    return {"row": {name: getattr(row, name) for name in _KEPT} | bills}
+    row: dict[str, Any] = msgspec.to_builtins(evaluation.row)
+    return {"row": {name: value for name, value in row.items() if name not in _NOT_KEPT}}
 
 
 def _decode_evaluation(line: Mapping[str, Any]) -> Evaluation:
     values = line.get("row")
     if values is None:
         return Evaluation(row=None, problem=str(line.get("problem", "")))
-    figures = {name: values[name] for name in _KEPT}
-    return Evaluation(row=Row(**figures, bill=Bill(**values["bill"]), summarizer=Bill(**values["summarizer"])))
+    bills = {name: Bill(**values[name]) for name in ("bill", "summarizer")}
+    return Evaluation(row=Row(**values | bills))
+
+
+# -- replays: each run under each strategy once -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRuns:
+    """Runs with what their replays need to know of them."""
+
+    runs: tuple[Trajectory, ...]
+    known: tuple[Evidence, ...]
+    common: tuple[frozenset[str], ...]
+    sent: tuple[SentRows, ...]
+
+    def replay(self, place: int, strategy: Strategy, settings: StudySettings) -> Evaluation:
+        """Replay the run at `place` under `strategy`, as `elision replay` does."""
+        candidate = Candidate(describe_strategy(strategy), strategy)
+        result = replay_candidates(
+            self.runs[place],
+            self.known[place],
+            self.common[place],
+            replace(settings, candidates=(candidate,)),
+            lambda share: None,  # Progress within a run is too fine to show here.
+            self.sent[place],
+        )
+        for row, _ in result.rows:
+            if row.strategy == candidate.label:
+                return Evaluation(row=row)
+        return Evaluation(row=None, problem="; ".join(problem.reason for problem in result.problems))
+
+
+def prepare_runs(runs: Sequence[Trajectory], settings: StudySettings) -> PreparedRuns:
+    """Return `runs` with their evidence, as a replay prepares them."""
+    with_heads = tuple(add_recorded_head(run, settings.size_run(run)) for run in runs)
+    known = tuple(collect_evidence(run) for run in with_heads)
+    common = tuple(find_common_items(with_heads, known))
+    sent = tuple(
+        replay_as_sent(run, settings.find_prices(run), settings.size_run(run), evidence, shared)
+        for run, evidence, shared in zip(with_heads, known, common, strict=True)
+    )
+    return PreparedRuns(with_heads, known, common, sent)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvaluator:
+    """Replays what is not known yet. watch: called after each replay. pool: the processes; None for this one."""
+
+    prepared: PreparedRuns
+    settings: StudySettings
+    evaluations: Evaluations
+    watch: Callable[[], None]
+    pool: WorkerPool | None = None
+
+    def evaluate(self, strategies: Sequence[Strategy], places: Sequence[int]) -> None:
+        """Replay the runs at `places` under each of `strategies`, where that is not known yet."""
+        missing = [
+            (place, strategy)
+            for strategy in dict.fromkeys(strategies)
+            for place in places
+            if self.evaluations.find(place, strategy) is None
+        ]
+        for place, strategy, evaluation in self._replay(missing):
+            self.evaluations.add(place, strategy, evaluation)
+            self.watch()
+
+    def sum_runs(self, strategy: Strategy, places: Iterable[int]) -> Row | None:
+        """Return the sum of the runs at `places` under `strategy`; None if it is not known, or does not fit one."""
+        rows = []
+        for place in places:
+            evaluation = self.evaluations.find(place, strategy)
+            if evaluation is None or evaluation.row is None:
+                return None
+            rows.append(evaluation.row)
+        return replace(total(rows), strategy=describe_strategy(strategy)) if rows else None
+
+    def sum_sent_runs(self, label: str, places: Iterable[int]) -> Row | None:
+        """Return the sum of what happened in those of the runs at `places` that say; None where none does."""
+        rows = [row for place in places for row, _ in self.prepared.sent[place].rows if row.strategy == label]
+        return total(rows) if rows else None
+
+    def _replay(self, missing: Sequence[tuple[int, Strategy]]) -> Iterator[tuple[int, Strategy, Evaluation]]:
+        """Yield the evaluations of `missing` as they are made."""
+        if self.pool is None:
+            for place, strategy in missing:
+                yield place, strategy, self.prepared.replay(place, strategy, self.settings)
+            return
+        # The longest runs first, so that none is left alone at the end.
+        order = sorted(missing, key=lambda pair: -len(self.prepared.runs[pair[0]].turns))
+        for done in self.pool.run(_replay_in_process, order):
+            if done is not None:
+                (place, strategy), evaluation = done
+                yield place, strategy, evaluation
+
+
+#: In a process of the pool: the runs, and what is asked of each.
+_work: tuple[PreparedRuns, StudySettings] | None = None
+
+
+def share_work(prepared: PreparedRuns, settings: StudySettings) -> None:
+    """Set up a process of the pool."""
+    global _work
+    _work = prepared, settings
+
+
+def _replay_in_process(place: int, strategy: Strategy) -> Evaluation:
+    assert _work is not None
+    prepared, settings = _work
+    return prepared.replay(place, strategy, settings)

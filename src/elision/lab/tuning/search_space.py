@@ -1,4 +1,4 @@
-"""What a tuning may choose: families of strategies, their options, and the values that each option may take.
+"""What a tuning tries: reference strategies, and families of strategies with the values of their options.
 
 A point of the space is a choice of one value for each option of one family; its strategy is what `elision replay -s`
 takes. The space is small on purpose: a few values an option, so that a figure can be told from its neighbours'.
@@ -6,19 +6,21 @@ takes. The space is small on purpose: a few values an option, so that a figure c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
 
 from elision.errors import SpecError
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
+from elision.lab import elongation
+from elision.lab.study_settings import RECOMMENDED
+from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.rules import Rule
 from elision.strategies.schedules import HindsightSchedule
-from elision.strategies.spec import parse_strategy
+from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
+from elision.trajectory.trajectory import Trajectory
 
 #: Family -> the options that are searched, in the order in which they are chosen.
 FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -26,6 +28,8 @@ FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "hybrid": ("window", "summarize_at", "tail", "schedule", "gist", "rules"),
     "summarization": ("every", "tail", "schedule"),
 }
+#: Options whose values are numbers, in an order that means something.
+NUMBERS: Final = frozenset(("window", "summarize_at", "tail", "every", "gist"))
 #: Option -> the values that are tried unless the user gives others.
 VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "family": tuple(FAMILIES),
@@ -55,27 +59,16 @@ class ToolRule:
         return Rule(tool=self.tool, args=self.args, after=2 * window if self.longer else max(1, window // 2))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSet:
-    """Rules that are tried together; none by default."""
-
-    tools: tuple[ToolRule, ...] = ()
-
-    def make_rules(self, window: int) -> tuple[Rule, ...]:
-        """Return the rules beside a strategy of `window` turns."""
-        return tuple(tool.make_rule(window) for tool in self.tools)
-
-
 #: A choice: the place of the chosen value, by option.
 Choice = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """values: the texts of each option's values. rule_sets: what `rules` may be."""
+    """values: the texts of each option's values. rule_sets: what `rules` may be: the tools that are tried together."""
 
     values: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: dict(VALUES))
-    rule_sets: tuple[RuleSet, ...] = (RuleSet(),)
+    rule_sets: tuple[tuple[ToolRule, ...], ...] = ((),)
 
     def list_options(self, family: str) -> list[tuple[str, int]]:
         """Return the options of `family`, each with the number of its values."""
@@ -91,28 +84,17 @@ class SearchSpace:
 
     def make_strategy(self, family: str, choice: Choice) -> Strategy | None:
         """Return the strategy of a point; None if its values exclude each other."""
-        number = {name: int(self.values[name][place]) for name, place in choice.items() if name in _NUMBERS}
-        schedule = parse_strategy(f"masking(schedule={self.values['schedule'][choice['schedule']]})").schedule
-        if family == Summarization.name:
-            return Summarization(every=number["every"], tail=number["tail"], schedule=schedule)
-        rules = self.rule_sets[choice["rules"]].make_rules(number["window"])
-        if family == Masking.name:
-            return Masking(
-                window=number["window"],
-                schedule=schedule,
-                gist=number["gist"],
-                rules=rules,
-            )
-        if max(number["tail"], number["window"]) >= number["summarize_at"]:
+        options = [f"{name}={self.values[name][place]}" for name, place in choice.items() if name != "rules"]
+        try:
+            strategy = parse_strategy(f"{family}({', '.join(options)})")
+        except SpecError:
             return None
-        return Hybrid(
-            window=number["window"],
-            summarize_at=number["summarize_at"],
-            tail=number["tail"],
-            schedule=schedule,
-            gist=number["gist"],
-            rules=rules,
-        )
+        rhythm = strategy.rhythm
+        assert rhythm is not None
+        if rhythm.turns and max(rhythm.tail, rhythm.window) >= rhythm.turns:
+            return None
+        tools = self.rule_sets[choice["rules"]] if "rules" in choice else ()
+        return replace(strategy, rules=tuple(tool.make_rule(rhythm.window) for tool in tools))
 
     def list_strategies(self) -> list[Strategy]:
         """Return the strategy of every possible point, each once."""
@@ -125,9 +107,6 @@ class SearchSpace:
         names = {option for family in self.values["family"] for option in FAMILIES[family]}
         windows = [int(text) for name in ("window", "tail") if name in names for text in self.values[name]]
         return min(windows)
-
-
-_NUMBERS: Final = frozenset(("window", "summarize_at", "tail", "every", "gist"))
 
 
 def parse_space(texts: Sequence[str]) -> SearchSpace:
@@ -172,11 +151,49 @@ def _check_value(text: str, name: str, value: str) -> None:
 def add_rule_sets(space: SearchSpace, tools: Sequence[ToolRule]) -> SearchSpace:
     """Return `space` with the rule sets that its `rules` allow: none, each of `tools`, and all of `tools` together."""
     allowed = space.values["rules"]
-    sets: list[RuleSet] = []
-    if "none" in allowed:
-        sets.append(RuleSet())
+    sets: list[tuple[ToolRule, ...]] = [()] if "none" in allowed else []
     if "tools" in allowed:
-        sets += [RuleSet(tools=(tool,)) for tool in tools]
+        sets += [(tool,) for tool in tools]
         if len(tools) > 1:
-            sets.append(RuleSet(tools=tuple(tools)))
-    return replace(space, rule_sets=tuple(sets) or (RuleSet(),))
+            sets.append(tuple(tools))
+    return replace(space, rule_sets=tuple(sets) or ((),))
+
+
+# -- strategies that every tuning shows beside what it found ----------------------------------------------------------
+
+
+_AS_PUBLISHED: Final = f'schedule=every-turn, gist=0, placeholder="{PUBLISHED_TEXT}"'
+SWE_AGENT: Final = f"published for {elongation.SWE_AGENT}"
+OPENHANDS: Final = f"published for {elongation.OPENHANDS}"
+
+#: Name -> strategy. The published rule of thumb is a window and a summary interval by scaffold; it hides at every turn.
+#: The presets have its numbers with Elision's schedule and placeholders.
+REFERENCES: Final[tuple[tuple[str, str], ...]] = (
+    ("nothing hidden", "raw"),
+    ("default", RECOMMENDED),
+    (SWE_AGENT, f"hybrid(window=10, summarize_at=43, tail=10, {_AS_PUBLISHED})"),
+    ("preset swe-agent", "swe-agent"),
+    (OPENHANDS, f"hybrid(window=58, summarize_at=80, tail=58, {_AS_PUBLISHED})"),
+    ("preset openhands", "openhands"),
+)
+
+
+def list_references() -> dict[Strategy, tuple[str, ...]]:
+    """Return the reference strategies with their names."""
+    found: dict[Strategy, tuple[str, ...]] = {}
+    for name, text in REFERENCES:
+        strategy = parse_strategy(text)
+        found[strategy] = (*found.get(strategy, ()), name)
+    return found
+
+
+def describe_default() -> str:
+    """Return the text of today's default."""
+    return describe_strategy(parse_strategy(RECOMMENDED))
+
+
+def find_rule_of_thumb(runs: Iterable[Trajectory]) -> str:
+    """Return the name of the reference that was published for the scaffold of most of `runs`; "" if there is none."""
+    formats = Counter(run.format for run in runs)
+    (most, _), *_ = formats.most_common(1)
+    return f"published for {elongation.SCAFFOLDS[most]}" if most in elongation.SCAFFOLDS else ""

@@ -6,11 +6,12 @@ one that is missed less goes sooner. Where one tool runs everything (a shell), i
 
 from __future__ import annotations
 
+import glob
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from elision.engine import Log
 from elision.lab.evidence import collect_evidence
@@ -37,8 +38,6 @@ MEASURED_WITH: Final = Masking(window=10, schedule=EveryTurnSchedule())
 
 #: A shell command's program, after a change of folder if there is one.
 _PROGRAM: Final = re.compile(r"(?P<folder>cd [^\s&|;]+ && )?(?P<program>[A-Za-z][\w.+-]*)(?=\s|$)")
-#: Characters that mean something in a glob pattern.
-_GLOB: Final = re.compile(r"([*?[])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class ToolUse:
 def measure_tools(runs: Sequence[Trajectory], settings: StudySettings) -> list[ToolUse]:
     """Return the tools of `runs`, those with the most hidden tokens first; programs where one tool runs everything."""
     tallies = [_tally_run(run, settings.find_prices(run), settings.size_run(run)) for run in runs]
-    by_tool = _sum_tallies(tallies, divided="")
+    by_tool = _sum_tallies(tallies)
     whole = sum(use.hidden_tokens for use in by_tool)
     if by_tool and by_tool[0].hidden_tokens > DIVIDED_SHARE * whole:
         return _sum_tallies(tallies, divided=by_tool[0].tool)
@@ -87,17 +86,13 @@ def choose_tool_rules(uses: Sequence[ToolUse], runs: int) -> tuple[ToolRule, ...
     )
 
 
-@dataclass(slots=True)
-class _Tally:
-    """One run: hidden tokens and missed facts by (tool, args pattern)."""
-
-    hidden: dict[tuple[str, str], int]
-    missed: dict[tuple[str, str], int]
+#: Of one run, by the patterns of tool and arguments: hidden tokens, and missed facts.
+_Tally: TypeAlias = dict[tuple[str, str], list[int]]
 
 
 def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
     known = collect_evidence(run)
-    tally = _Tally(hidden=defaultdict(int), missed=defaultdict(int))
+    tally: _Tally = defaultdict(lambda: [0, 0])
     counted: set[Key] = set()
 
     def watch(session: Log) -> None:
@@ -105,11 +100,11 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
         hidden = state.hidden
         for key in hidden.keys() - counted:
             counted.add(key)
-            tally.hidden[_describe_source(run, key)] += state.sizer.count_observation(state.find_observation(key))
+            tally[_describe_source(run, key)][0] += state.sizer.count_observation(state.find_observation(key))
         for use in known.uses.get(len(state.turns) + 1, ()):
             if all(use.item not in hidden.get(key, use.item) for key in use.seen):
                 # The newest result that held a fact is the one that should have stayed.
-                tally.missed[_describe_source(run, max(use.seen))] += 1
+                tally[_describe_source(run, max(use.seen))][1] += 1
 
     # No window: which tools matter does not depend on what fits.
     replay_run(run, MEASURED_WITH, replace(prices, window=None), sizer, watch=watch)
@@ -119,7 +114,7 @@ def _tally_run(run: Trajectory, prices: Prices, sizer: Sizer) -> _Tally:
 def _describe_source(run: Trajectory, key: Key) -> tuple[str, str]:
     turn = run.turns[key[0] - 1]
     observation = turn.observations[key[1] - 1]
-    return escape_glob(observation.tool), _describe_program(turn, observation)
+    return glob.escape(observation.tool), _describe_program(turn, observation)
 
 
 def _describe_program(turn: Turn, observation: Observation) -> str:
@@ -132,26 +127,20 @@ def _describe_program(turn: Turn, observation: Observation) -> str:
     return f"{folder}{found['program']} *"
 
 
-def escape_glob(text: str) -> str:
-    """Return a glob pattern that matches `text` and nothing else."""
-    return _GLOB.sub(r"[\1]", text)
-
-
-def _sum_tallies(tallies: Iterable[_Tally], divided: str) -> list[ToolUse]:
+def _sum_tallies(tallies: Iterable[_Tally], divided: str | None = None) -> list[ToolUse]:
     """Return the sums by tool, the largest first; of the tool `divided` by program."""
-    found: dict[tuple[str, str], ToolUse] = {}
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for tally in tallies:
-        in_run: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-        for counts, place in ((tally.hidden, 0), (tally.missed, 1)):
-            for (tool, args), count in counts.items():
-                in_run[tool, args if tool == divided and divided else "*"][place] += count
-        for (tool, args), (hidden, missed) in in_run.items():
-            before = found.get((tool, args), ToolUse(tool=tool, args=args))
-            found[tool, args] = ToolUse(
-                tool=tool,
-                args=args,
-                hidden_tokens=before.hidden_tokens + hidden,
-                missed=before.missed + missed,
-                runs=before.runs + 1,
-            )
-    return sorted(found.values(), key=lambda use: (-use.hidden_tokens, use.tool, use.args))
+        occurring = set()
+        for (tool, args), (hidden, missed) in tally.items():
+            key = tool, args if tool == divided else "*"
+            sums[key][0] += hidden
+            sums[key][1] += missed
+            occurring.add(key)
+        for key in occurring:
+            sums[key][2] += 1
+    uses = [
+        ToolUse(tool=tool, args=args, hidden_tokens=hidden, missed=missed, runs=runs)
+        for (tool, args), (hidden, missed, runs) in sums.items()
+    ]
+    return sorted(uses, key=lambda use: (-use.hidden_tokens, use.tool, use.args))

@@ -8,22 +8,36 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from elision.errors import FormatError, SpecError
+from elision.errors import FormatError, MissingExtra, SpecError
+from elision.lab.replay_workers import WorkerPool
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary
 from elision.lab.run_loading import Loaded
 from elision.lab.run_prices import list_model_uses, sum_up_prices
 from elision.lab.study_settings import StudySettings
-from elision.lab.tuning.evaluations import Evaluations, open_evaluations
-from elision.lab.tuning.point_search import load_optuna, search_by_sampling, search_exhaustively
-from elision.lab.tuning.references import describe_default, find_rule_of_thumb, list_references
-from elision.lab.tuning.run_evaluator import PreparedRuns, RunEvaluator, prepare_runs
-from elision.lab.tuning.search_space import SearchSpace, add_rule_sets
+from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
+from elision.lab.tuning.evaluations import (
+    Evaluations,
+    PreparedRuns,
+    RunEvaluator,
+    open_evaluations,
+    prepare_runs,
+    share_work,
+)
+from elision.lab.tuning.search_space import (
+    FAMILIES,
+    NUMBERS,
+    SearchSpace,
+    add_rule_sets,
+    describe_default,
+    find_rule_of_thumb,
+    list_references,
+)
 from elision.lab.tuning.tool_rules import ToolUse, choose_tool_rules, measure_tools
-from elision.lab.tuning.tune_defaults import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 from elision.lab.tuning.tuning_result import (
     OBJECTIVES,
     Objective,
@@ -171,16 +185,13 @@ class _TuningWork:
     def search(self, jobs: int) -> bool:
         """Evaluate the references, the points of the search, and the best of them on the judge part. Return whether
         nothing interrupted it."""
-        evaluator = RunEvaluator(
-            self.prepared,
-            self.settings.study_settings,
-            self.evaluations,
-            jobs=min(jobs, len(self.prepared.runs) * 8),
-            watch=self._report_progress,
-        )
+        settings = self.settings.study_settings
+        jobs = min(jobs, len(self.prepared.runs) * 8)
+        pool = WorkerPool(jobs, share_work, self.prepared, settings) if jobs > 1 else None
+        evaluator = RunEvaluator(self.prepared, settings, self.evaluations, self._report_progress, pool)
         self.evaluator = evaluator
         try:
-            with evaluator:
+            with pool or nullcontext():
                 evaluator.evaluate([self.default], [*self.fit, *self.judge])
                 self._leave_out_unfit_runs()
                 evaluator.evaluate(list(self.references), self.fit)
@@ -192,8 +203,10 @@ class _TuningWork:
         return True
 
     def _search_points(self) -> None:
+        """Evaluate all points, in batches, or those that a sampler proposes."""
         if self.is_exhaustive:
-            search_exhaustively(self.possible, self._evaluate_points)
+            for start in range(0, len(self.possible), BATCH):
+                self._evaluate_points(self.possible[start : start + BATCH])
             return
         search_by_sampling(
             self.space,
@@ -237,20 +250,13 @@ class _TuningWork:
 
     def _list_points(self) -> list[TunedPoint]:
         """Return what is evaluated on the whole fit part: references first, the others by their cost."""
-        rows: dict[Strategy, Row | None] = {
-            strategy: self.evaluator.sum_runs(strategy, self.fit) for strategy in self.references
-        }
-        rows |= {strategy: self.evaluator.sum_runs(strategy, self.fit) for strategy in self._list_searched()}
-        points = [
-            TunedPoint(
-                text=describe_strategy(strategy),
-                fit=row,
-                judge=self.evaluator.sum_runs(strategy, self.judge),
-                names=self.references.get(strategy, ()),
-            )
-            for strategy, row in rows.items()
-            if row is not None
-        ]
+        points = []
+        for strategy in dict.fromkeys([*self.references, *self._list_searched()]):
+            fit = self.evaluator.sum_runs(strategy, self.fit)
+            if fit is not None:
+                judge = self.evaluator.sum_runs(strategy, self.judge)
+                names = self.references.get(strategy, ())
+                points.append(TunedPoint(text=describe_strategy(strategy), fit=fit, judge=judge, names=names))
         eligible = [point for point in points if self._is_eligible(point)]
         best = dict(
             zip((point.text for point in eligible), find_frontier([each.fit for each in eligible]), strict=True)
@@ -362,3 +368,75 @@ def _shuffle_by_format(runs: Sequence[Trajectory], seed: int) -> list[int]:
         generator.shuffle(within)
         order += within
     return order
+
+
+# -- which points are evaluated: all of them, or those that a sampler of Optuna proposes ------------------------------
+
+
+#: Replays strategies on the fit part; their sums, None for one that does not fit.
+Evaluate: TypeAlias = Callable[[Sequence[Strategy]], list[Row | None]]
+
+#: Points that are proposed before any of them is learnt.
+BATCH: Final = 8
+#: Points that are chosen at random before the sampler uses what it learnt.
+RANDOM_POINTS: Final = 16
+#: A sampler that proposes known points this many times as often as it may is at its end.
+MOST_ASKED: Final = 4
+
+
+def search_by_sampling(
+    space: SearchSpace, evaluate: Evaluate, *, trials: int, seed: int, first: Sequence[Strategy]
+) -> None:
+    """Evaluate `trials` points that a multi-objective sampler proposes: cost, facts visible, turns missing something.
+
+    first: points to begin with. It ends earlier where the sampler proposes known points only. Raises MissingExtra.
+    """
+    optuna = load_optuna()
+    study = optuna.create_study(
+        directions=["minimize", "maximize", "minimize"],
+        sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=RANDOM_POINTS),
+    )
+    for family, choice in space.iterate_choices():
+        if space.make_strategy(family, choice) in first:
+            study.enqueue_trial({"family": family} | {f"{family}.{name}": place for name, place in choice.items()})
+    seen: set[Strategy] = set()
+    for _ in range(0, MOST_ASKED * trials, BATCH):
+        batch = [_propose_point(study, space) for _ in range(BATCH)]
+        for _, strategy in batch:
+            if strategy is not None and len(seen) < trials:
+                seen.add(strategy)
+        asked = list(dict.fromkeys(strategy for _, strategy in batch if strategy is not None and strategy in seen))
+        rows = dict(zip(asked, evaluate(asked), strict=True))
+        for trial, strategy in batch:
+            row = None if strategy is None else rows.get(strategy)
+            if row is None:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.missing_turns])
+        if len(seen) >= trials:
+            return
+
+
+def load_optuna() -> Any:
+    """Return the module optuna, quiet. Raises MissingExtra without it."""
+    try:
+        import optuna
+    except ImportError:
+        raise MissingExtra("a search of a space larger than --trials", "tune") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _propose_point(study: Any, space: SearchSpace) -> tuple[Any, Strategy | None]:
+    """Return a trial and its strategy; None for values that exclude each other."""
+    trial = study.ask()
+    family = trial.suggest_categorical("family", list(space.values["family"]))
+    choice = {}
+    for name, count in space.list_options(family):
+        # A family's option is a parameter of its own: a good window of masking says little about hybrid's.
+        if name in NUMBERS:
+            choice[name] = trial.suggest_int(f"{family}.{name}", 0, count - 1)
+        else:
+            choice[name] = trial.suggest_categorical(f"{family}.{name}", list(range(count)))
+    assert set(choice) == set(FAMILIES[family])
+    return trial, space.make_strategy(family, choice)

@@ -43,7 +43,7 @@ class TunedPoint:
             "names": list(self.names),
             "on_frontier": self.on_frontier,
             "fit": _encode_sum(self.fit),
-            "judge": None if self.judge is None else _encode_sum(self.judge),
+            "judge": _encode_sum(self.judge),
         }
 
 
@@ -52,7 +52,9 @@ class TunedPoint:
 _LEFT_OUT: Final = frozenset(("file", "trajectory", "reader", "strategy", "usd_hindsight", "usd_with_assumed_turns"))
 
 
-def _encode_sum(row: Row) -> dict[str, Any]:
+def _encode_sum(row: Row | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
     return {name: value for name, value in row.json().items() if name not in _LEFT_OUT and "filtered" not in name}
 
 
@@ -177,7 +179,7 @@ class Tuning:
                 {
                     "name": each.name,
                     "fit": _encode_sum(each.fit),
-                    "judge": None if each.judge is None else _encode_sum(each.judge),
+                    "judge": _encode_sum(each.judge),
                 }
                 for each in self.sent
             ],

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.lab.head_estimate import add_recorded_head
-from elision.lab.recorded_sizer import MOST_SHARE, RecordedSizer, size_run
 from elision.lab.replay import Replay, replay_run
+from elision.lab.run_as_recorded import MOST_SHARE, RecordedSizer, add_recorded_head, size_run
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.price_lookup import find_price_set, find_prices
