@@ -142,7 +142,7 @@ class CallPreparer:
     def make_manual_terms(self, branch: SessionBranch, model: str) -> CallTerms:
         """Return the terms of a call for turns that are added by hand."""
         log = branch.log
-        return replace(
+        return msgspec.structs.replace(
             make_plain_terms(self.options.advanced.clock(), model or self.options.model),
             hides_all=self._hides_all,
             summarizes_all=self._summarizes_all,

@@ -68,7 +68,7 @@ def encode_call_report(call: CallReport) -> dict[str, Any]:
         "learned_window": call.learned_window or None,
         "recall_tools_entered": call.tools_entered,
         "exchanged": [{"messages": len(each.messages), "results": len(each.results)} for each in call.exchanged],
-        "bill": asdict(call.bills.ours),
+        "bill": msgspec.structs.asdict(call.bills.ours),
         "usage": _encode_usage(call.usage) if call.usage else None,
         "costs": _encode_costs(diagnostics.costs),
         "stop": asdict(diagnostics.stop) if diagnostics.stop else None,
