@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from elision.cli.app import app
-from elision.config.gateway_keys import ALL_KEYS
+from elision.config.setting_keys import ALL_KEYS
 from elision.errors import SettingError
 
 

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
-from elision.config.setting_keys import KEYS, Key
+from elision.config.setting_keys import ALL_KEYS, GATEWAY_KEYS, KEYS, Key, strip_prefix
 from elision.config.setting_readers import NONE, conceal_password
 from elision.config.setting_sources import GivenSetting, read_settings
 from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
@@ -150,28 +149,6 @@ def _share_collector(metrics: str) -> PassCollector:
     return OpenTelemetry()
 
 
-#: Settings that a context manager takes under the same name.
-_OPTIONS = (
-    "strategy",
-    "guards",
-    "summarizer",
-    "summary_seconds",
-    "background",
-    "store",
-    "session",
-    "model",
-    "prices",
-    "dialect",
-    "observations",
-    "thinking",
-    "cache_control",
-    "cache_ttl",
-    "recall",
-    "tools",
-    "tokens",
-)
-
-
 def load_settings(
     environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
 ) -> Settings:
@@ -187,14 +164,14 @@ def load_settings(
     plain |= asdict(guards) | limits | {"store": locate_store(plain["store"])}
     redaction = _build_redaction(found, plain)
     _check_prompt(found, plain)
-    given = {name: each.place for name, each in found.items()}
+    places |= {name: each.place for name, each in found.items()}
     return Settings(
         strategy=strategy.strategy,
         preset=strategy.preset,
         guards=guards,
         redaction=redaction,
         gateway={strip_prefix(name): plain[name] for name in GATEWAY_KEYS},
-        entries=tuple(_build_entry(key, strategy, plain, places | given) for key in ALL_KEYS.values()),
+        entries=tuple(_build_entry(key, strategy, plain, places) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
     )
 
@@ -204,18 +181,19 @@ def load_settings(
 FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_session_max_turns": "max_turns"}
 
 #: Settings that are what they are, whatever the others say.
-_PLAIN = (
-    *(name for name in _OPTIONS if name not in ("strategy", "guards")),
-    *("summarizer_base_url", "summary_prompt", "summary_example", "summary_temperature", "log", "metrics"),
-)
+_PLAIN: Final = [each.name for each in fields(Settings) if each.name in KEYS and each.name != "strategy"]
 #: What only a model that writes summaries is given.
 _OF_MODEL_SUMMARIES: Final = ("summary_prompt", "summary_example", "summary_temperature")
+#: Settings that a context manager takes under the same name.
+_OPTIONS: Final = [
+    "strategy",
+    "guards",
+    *(name for name in _PLAIN if name not in (*_OF_MODEL_SUMMARIES, "summarizer_base_url", "log", "metrics")),
+]
 
 
 def _find_value(found: Mapping[str, GivenSetting], name: str) -> Any:
-    if name in found:
-        return found[name].value
-    return ALL_KEYS[name].default
+    return found[name].value if name in found else ALL_KEYS[name].default
 
 
 def _build_guards(found: Mapping[str, GivenSetting], preset: str) -> tuple[Guards, dict[str, str]]:
@@ -274,14 +252,8 @@ def _build_entry(
         value = _format_value(*strategy.values[name])
         note = strategy.notes.get(name, "")
         return SettingEntry(key=key, value=value, place=strategy.places[name], note=note)
-    if key.counts or plain[name] is None:
-        shown = plain[name]
-    else:
-        shown = str(plain[name])
-    if key.secret and shown is not None:
-        value = "***"
-    else:
-        value = _format_value(shown)
+    shown = plain[name] if key.counts or plain[name] is None else str(plain[name])
+    value = "***" if key.secret and shown is not None else _format_value(shown)
     note = ""
     if name in _OF_MODEL_SUMMARIES and name in places and plain["summarizer"] == KEYS["summarizer"].default:
         note = "used if a model writes summaries; the digest asks none"
