@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from elision.cli.progress_meter import ProgressMeter
+from elision.cli.console import ProgressMeter
 
 
 def ticks(*moments: float) -> Iterator[float]:

@@ -116,6 +116,7 @@ def test_json() -> None:
         "value": "postgresql://me:***@db/x",
         "from": "ELISION_STORE",
         "note": "",
+        "meaning": ALL_KEYS["store"].meaning,
     }
 
 

@@ -156,6 +156,15 @@ class CommandGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(widest), entry.line) for name, entry in commands.items()])
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that `args` begin with. Raises UsageError, which names the group of a subcommand."""
+        group = next((name for name, commands in SUBCOMMANDS.items() if args[0] in commands), "")
+        if ctx.parent is None and group and args[0] not in self.commands:
+            raise click.UsageError(f"elision {args[0]}: the command is elision {group} {args[0]}")
+        return super().resolve_command(ctx, args)
+
 
 def load_command(name: str, entry: Entry) -> click.Command:
     """Import the module of the command `name`; the command as click wants it."""

@@ -89,7 +89,7 @@ def build_parameters(function: Callable[..., Any]) -> list[click.Parameter]:
 
 def gather_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function` as click calls it, with every option by name; those of a dataclass become its value."""
-    groups = {name: kind for name, kind in get_type_hints(function).items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in get_type_hints(function).items() if is_dataclass(kind)}
 
     def run(**given: Any) -> Any:
         for name, kind in groups.items():
@@ -106,7 +106,9 @@ def _build_parameter(parameter: Parameter, annotation: Any, declared: Option | A
     is_list = get_origin(annotation) is list
     kind = get_args(annotation)[0] if is_list else annotation
     default = None if parameter.default is Parameter.empty else parameter.default
-    settings: dict[str, Any] = {"type": _choose_type(kind, declared), "default": default, "help": declared.help}
+    settings: dict[str, Any] = {"type": kind, "default": default, "help": declared.help}
+    if kind is Path:
+        settings["type"] = click.Path(path_type=Path)
     if is_list:
         settings["callback"] = lambda ctx, parameter, value: list(value) if value else None
     if isinstance(declared, Argument):
@@ -114,6 +116,9 @@ def _build_parameter(parameter: Parameter, annotation: Any, declared: Option | A
         named = (declared.metavar or parameter.name.upper()) + ("..." if is_list else "")
         settings["metavar"] = named if required else f"[{named}]"
         return click.Argument([parameter.name], nargs=-1 if is_list else 1, required=required, **settings)
+    if (declared.min, declared.max) != (None, None):
+        bounded = click.IntRange if kind is int else click.FloatRange
+        settings["type"] = bounded(declared.min, declared.max)
     if kind is bool:
         settings |= {"is_flag": True, "flag_value": True}
     else:
@@ -128,16 +133,6 @@ def _build_parameter(parameter: Parameter, annotation: Any, declared: Option | A
         show_envvar=declared.envvar is not None,
         **settings,
     )
-
-
-def _choose_type(kind: type, declared: Option | Argument) -> click.ParamType[Any]:
-    if kind is Path:
-        return click.Path(path_type=Path)
-    if kind in (int, float) and isinstance(declared, Option) and (declared.min, declared.max) != (None, None):
-        if kind is int:
-            return click.IntRange(declared.min, declared.max)
-        return click.FloatRange(declared.min, declared.max)
-    return click.types.convert_type(kind)
 
 
 def add_help_all(command: click.Command) -> None:

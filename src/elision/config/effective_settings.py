@@ -193,7 +193,9 @@ _OPTIONS: Final = [
 
 
 def _find_value(found: Mapping[str, GivenSetting], name: str) -> Any:
-    return found[name].value if name in found else ALL_KEYS[name].default
+    if name in found:
+        return found[name].value
+    return ALL_KEYS[name].default
 
 
 def _build_guards(found: Mapping[str, GivenSetting], preset: str) -> tuple[Guards, dict[str, str]]:
@@ -252,8 +254,14 @@ def _build_entry(
         value = _format_value(*strategy.values[name])
         note = strategy.notes.get(name, "")
         return SettingEntry(key=key, value=value, place=strategy.places[name], note=note)
-    shown = plain[name] if key.counts or plain[name] is None else str(plain[name])
-    value = "***" if key.secret and shown is not None else _format_value(shown)
+    if key.counts or plain[name] is None:
+        shown = plain[name]
+    else:
+        shown = str(plain[name])
+    if key.secret and shown is not None:
+        value = "***"
+    else:
+        value = _format_value(shown)
     note = ""
     if name in _OF_MODEL_SUMMARIES and name in places and plain["summarizer"] == KEYS["summarizer"].default:
         note = "used if a model writes summaries; the digest asks none"

@@ -50,7 +50,10 @@ def read_flag(value: object) -> bool:
 
 def whole(least: int, what: str, most: int | None = None) -> Reader:
     """Whole numbers from `least` on, up to `most` if there is one. what: their unit, "" for none."""
-    bounds = f"{least} or more" if most is None else f"{least} to {most}"
+    if most is None:
+        bounds = f"{least} or more"
+    else:
+        bounds = f"{least} to {most}"
 
     def read(value: object) -> int:
         number = value
@@ -69,7 +72,10 @@ _SIZE: Final = re.compile(r"(\d[\d_,]{0,18})\s*([a-z]*)", re.IGNORECASE | re.ASC
 
 def read_size(value: object) -> int:
     """Bytes, 1 or more; "64MiB" is 67,108,864."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value.strip())
+    else:
+        found = None
     if found and found[2].lower() in _SIZES:
         value = int(re.sub("[_,]", "", found[1])) * _SIZES[found[2].lower()]
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**60:
@@ -79,9 +85,11 @@ def read_size(value: object) -> int:
 
 def read_share(value: object) -> float:
     """A share above 0 and up to 1; "85%" is 0.85."""
-    text = value.strip() if isinstance(value, str) else ""
-    found = _read_number(text.removesuffix("%") if text else value)
-    if text.endswith("%"):
+    if isinstance(value, str):
+        found = _read_number(value.strip().removesuffix("%"))
+    else:
+        found = _read_number(value)
+    if isinstance(value, str) and value.strip().endswith("%"):
         found /= 100
     if not 0 < found <= 1:
         raise ValueError("give a share above 0 and up to 1, such as 0.85, or 85 %")
@@ -117,7 +125,9 @@ def _read_number(value: object) -> float:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return math.nan
-    return found if math.isfinite(found) else math.nan
+    if math.isfinite(found):
+        return found
+    return math.nan
 
 
 def optional(read: Reader) -> Reader:
@@ -168,7 +178,9 @@ def read_schedule(value: object) -> Schedule:
 def read_placeholder(value: object) -> str:
     """A text of one's own; "none" for Elision's, which is ""."""
     found = read_text(value)
-    return "" if found.lower() == NONE else found
+    if found.lower() == NONE:
+        return ""
+    return found
 
 
 def read_names(value: object) -> tuple[str, ...]:

@@ -98,9 +98,12 @@ def _format_given(given: GivenSetting) -> str:
 
 def _read_arguments(arguments: Mapping[str, object]) -> Iterator[GivenSetting]:
     for name, value in arguments.items():
-        typed = value if isinstance(value, TypedOption) else TypedOption(f"argument {name}", value)
-        if typed.value is not None:
-            yield _parse_setting(name, typed.value, typed.option, Rank.ARGUMENT, str.lower)
+        if isinstance(value, TypedOption):
+            place, plain = (value.option, value.value)
+        else:
+            place, plain = (f"argument {name}", value)
+        if plain is not None:
+            yield _parse_setting(name, plain, place, Rank.ARGUMENT, str.lower)
 
 
 def _read_environment(environ: Mapping[str, str]) -> Iterator[GivenSetting]:
@@ -148,12 +151,18 @@ def _parse_setting(name: str, value: object, place: str, rank: Rank, spelled: An
         else:
             shown = repr(value)[:60]
         # Whoever typed an option does not know the setting behind it.
-        wrong = "is not valid" if place.startswith(OPTION) else f"is not a valid {name}"
+        if place.startswith(OPTION):
+            wrong = "is not valid"
+        else:
+            wrong = f"is not a valid {name}"
         raise SettingError(f"{place}: {shown} {wrong}; {error}") from None
 
 
 def _explain_unknown(name: str, spelled: Any) -> str:
-    family = GATEWAY_KEYS if name.lower().startswith(f"{GATEWAY}_") else KEYS
+    if name.lower().startswith(f"{GATEWAY}_"):
+        family = GATEWAY_KEYS
+    else:
+        family = KEYS
     near = get_close_matches(strip_prefix(name.lower()), map(strip_prefix, family), n=1, cutoff=0.6)
     if near:
         return f"did you mean {spelled(next(key for key in family if strip_prefix(key) == near[0]))}?"
@@ -207,7 +216,9 @@ def _read_gateway_table(table: Any, text: str, file: str, inside: tuple[str, ...
 
 
 def _format_place(file: str, line: int) -> str:
-    return f"{file}:{line}" if line else file
+    if line:
+        return f"{file}:{line}"
+    return file
 
 
 def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
@@ -224,8 +235,10 @@ def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, s
     if own.is_file() and shared:
         raise SettingError(f"{own} and [tool.elision] in {project} both have settings; keep one of them")
     if own.is_file():
-        return own, ""
-    return project if shared else None, ""
+        return (own, "")
+    if shared:
+        return (project, "")
+    return (None, "")
 
 
 def _has_settings_table(project: Path) -> bool:
@@ -255,12 +268,18 @@ def _parse_toml(text: str, path: Path) -> dict[str, Any]:
 def _find_inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     table: Any = document
     for name in names:
-        table = table.get(name) if isinstance(table, Mapping) else None
+        if isinstance(table, Mapping):
+            table = table.get(name)
+        else:
+            table = None
     return table
 
 
 def _read_table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
-    table = _find_inner(document, TABLE) if path.name == PROJECT else document
+    if path.name == PROJECT:
+        table = _find_inner(document, TABLE)
+    else:
+        table = document
     if not isinstance(table, Mapping):
         raise SettingError(f"{path}: no table [{'.'.join(TABLE)}] in it{f', which {named} asks for' if named else ''}")
     return table
@@ -276,7 +295,9 @@ def _read_text(path: Path) -> str:
 
 
 def _shorten_path(path: Path, folder: Path) -> str:
-    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
+    if path.is_relative_to(folder):
+        return str(path.relative_to(folder))
+    return str(path)
 
 
 def _find_line(text: str, name: str, inside: tuple[str, ...]) -> int:

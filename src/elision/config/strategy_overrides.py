@@ -256,6 +256,12 @@ def _find_place(named: _NamedStrategy, key: Key, changes: Mapping[str, GivenSett
         return changes[option].place
     if option and named.states_option(option):
         return named.place
-    if named.preset and option in list_stated_options(PRESETS[named.preset]):
+    if named.preset:
+        preset = list_stated_options(PRESETS[named.preset])
+    else:
+        preset = frozenset()
+    if option in preset:
         return f"preset {named.preset}"
-    return "default" if option else ""
+    if option:
+        return "default"
+    return ""
