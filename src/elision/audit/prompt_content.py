@@ -98,7 +98,12 @@ class PromptContent:
             return f"turn {segment.turn}, the user's words"
         start = ends[place - 1] if place else 0
         share = (tokens - start) / max(1, ends[place] - start)
-        return f"turn {segment.turn}, result {segment.index}{_describe_byte(segment, share)}"
+        where = f"turn {segment.turn}, result {segment.index}"
+        if not isinstance(segment.source, Observation):
+            return where
+        byte = round(min(1.0, max(0.0, share)) * len(segment.source.text.encode("utf-8", "replace")))
+        tool = f" ({segment.source.tool})" if segment.source.tool else ""
+        return f"{where}{tool}, near byte {byte:,}"
 
     def find_ends(self, request: RecordedRequest) -> Sequence[int]:
         """Return where each segment of `request` ends in its billed prompt, in tokens."""
@@ -111,15 +116,6 @@ def _find_tools(segments: Sequence[Segment]) -> int | None:
     """Return which segment has the definitions of tools; None where no segment has them."""
     place = next((place for place, segment in enumerate(segments) if segment.kind == "tools"), 0)
     return place if segments and segments[place].kind in ("tools", "hidden") else None
-
-
-def _describe_byte(segment: Segment, share: float) -> str:
-    """Return the tool of a result, and the byte of its text before which `share` of it is."""
-    if not isinstance(segment.source, Observation):
-        return ""
-    byte = round(min(1.0, max(0.0, share)) * len(segment.source.text.encode("utf-8", "replace")))
-    tool = f" ({segment.source.tool})" if segment.source.tool else ""
-    return f"{tool}, near byte {byte:,}"
 
 
 def find_last_uses(trajectory: Trajectory) -> dict[Key, int]:

@@ -163,18 +163,15 @@ def _build_table(rows: Sequence[ListedSession], now: float) -> Table:
         *_SAID,
     ]
     columns = [each for each in every if any(map(each.needed, rows))]
-    return Table(
-        [Column("session"), *(Column(each.title, each.keep, each.side) for each in columns)],
-        [TableRow([_write_name(row), *(each.cell(row) for each in columns)]) for row in rows],
-        least=_NAME,
-    )
-
-
-def _write_name(row: ListedSession) -> Words:
-    name = format_session_name(row.name)
-    if not row.front:
-        return [(name, "strong")]
-    return [(row.front, "quiet"), name, (f" ({row.info.relation or 'child'})", "quiet")]
+    table = []
+    for row in rows:
+        text = format_session_name(row.name)
+        name: Words = [(text, "strong")]
+        if row.front:
+            name = [(row.front, "quiet"), text, (f" ({row.info.relation or 'child'})", "quiet")]
+        table.append(TableRow([name, *(each.cell(row) for each in columns)]))
+    headings = [Column("session"), *(Column(each.title, each.keep, each.side) for each in columns)]
+    return Table(headings, table, least=_NAME)
 
 
 def _figure_cell(cell: Callable[[SessionFigures], Words]) -> Callable[[ListedSession], Words]:

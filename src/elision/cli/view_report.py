@@ -116,9 +116,14 @@ class ViewReporter:
         else:
             title += f", against call {shown.before.call}"
             blocks = list(self._list_changes(shown, shown.before))
-        facts = Facts([*list_view_facts(shown), *more, *self._list_scale_facts()])
+        facts = [*list_view_facts(shown), *more]
+        # How many tokens the figures have for one that placeholders state, where that is not one.
+        rate = self.sizer.tokenizer.tokens_per_counted * self.scale.rate
+        if rate != 1:
+            stated = "tokens for each one that placeholders and summaries state in their own text"
+            facts.append(("scale", f"{rate:.2f} {stated}"))
         names = " · ".join(filter(None, (run.file, run.id, run.format, run.model)))
-        foot: list[Block] = [facts, *(Sentence(escape_controls(note), "quiet") for note in notes)]
+        foot: list[Block] = [Facts(facts), *(Sentence(escape_controls(note), "quiet") for note in notes)]
         return Report(
             command=self.command,
             headline=f"{title} · {_describe_size(shown)}",
@@ -129,12 +134,6 @@ class ViewReporter:
             is_paged=True,
             made_by=made_by,
         )
-
-    def _list_scale_facts(self) -> Iterator[tuple[str, Words]]:
-        """Yield how many tokens the figures have for one that placeholders state, where that is not one."""
-        rate = self.sizer.tokenizer.tokens_per_counted * self.scale.rate
-        if rate != 1:
-            yield "scale", f"{rate:.2f} tokens for each one that placeholders and summaries state in their own text"
 
     def _list_entries(self, segments: Iterable[Segment], shown: ViewAt, mark: str = "▌") -> Iterator[Block]:
         for turn, group in groupby(segments, key=lambda segment: segment.turn):
