@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from elision.config.gateway_keys import ALL_KEYS
-from elision.config.setting_keys import Key
+from elision.config.setting_keys import ALL_KEYS, Key
 from elision.strategies.budget import Budget
 
 PAGE = Path(__file__).parent / "reference" / "settings.md"
@@ -27,7 +26,7 @@ def build_table() -> str:
 def _format_default(key: Key) -> str:
     default = key.default
     if key.options and key.name != "strategy":
-        group, _, option = key.options[0].partition(".")
+        group, _, option = key.options.split()[0].partition(".")
         if group != "budget":
             return "the strategy's"
         default = getattr(Budget(), option)

@@ -31,7 +31,7 @@ SAME_THING = {
 }
 #: Functions whose name is a bare participle, each with its reason.
 PARTICIPLES = {
-    "agent/context_protocol.py: overflowed": "public: the provider reported that the request was too long",
+    "agent/environment.py: overflowed": "public: the provider reported that the request was too long",
     "manager/context.py: overflowed": "public: the provider reported that the request was too long",
 }
 #: Shares of function names, in the direction in which they may move.

@@ -30,7 +30,7 @@ def test_the_largest_come_first() -> None:
     amounts = [each.usd for each in found]
     assert 1 < len(found) <= MOST_ADVICE
     assert amounts == sorted(amounts, reverse=True)
-    assert all(each.usd >= LEAST_SHARE * report().usd for each in found)
+    assert all(each.usd >= LEAST_SHARE * report().total.usd for each in found)
 
 
 def test_a_habit_is_shown_with_its_calls_and_the_words_to_use() -> None:
@@ -59,7 +59,7 @@ def test_there_are_five_at_most() -> None:
 
 
 def test_a_small_amount_is_no_advice() -> None:
-    found = list_advice(with_habits(whole_files=report().usd * LEAST_SHARE / 2))
+    found = list_advice(with_habits(whole_files=report().total.usd * LEAST_SHARE / 2))
     assert "whole-files" not in {each.topic for each in found}
     assert list_advice(AuditReport(runs=())) == []
 

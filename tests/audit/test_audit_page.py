@@ -39,7 +39,7 @@ def build_audit_page(found: AuditReport, paths: list[Path]) -> str:
 def test_the_page_has_every_cause_and_the_next_command() -> None:
     found = report()
     page = build_audit_page(found, [Path("logs")])
-    assert all(CAUSES[cause].title in page for cause in found.causes)
+    assert all(CAUSES[cause].title in page for cause in found.total.causes)
     assert "elision wrap --strategy masking claude" in page
 
 

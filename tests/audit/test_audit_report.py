@@ -67,9 +67,9 @@ def test_sub_agents_are_billed_apart() -> None:
     ]
     audited = [partition_run(run, SIZER, price=lambda model, on: PRICES) for run in runs]
     found = AuditReport(runs=tuple(run for run in audited if run is not None))
-    assert [(role, len(each)) for role, each in found.list_roles()] == [("main", 2), ("sub-agent", 1), ("side", 1)]
+    assert {role: each.runs for role, each in found.total_roles().items()} == {"main": 2, "sub-agent": 1, "side": 1}
     roles = found.to_json()["roles"]
-    assert sum(role["usd"] for role in roles.values()) == pytest.approx(found.usd)
+    assert sum(role["usd"] for role in roles.values()) == pytest.approx(found.total.usd)
     (section,) = (each for each in build_bill_report(found, []).sections if each.title.startswith("Agents, "))
     assert "sub-agents" in str(section.blocks)
     assert "side calls" in str(section.blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.audit.hour_premium import HourPremiums
+from elision.audit.cause_table import HourPremiums
 
 
 @pytest.mark.parametrize(

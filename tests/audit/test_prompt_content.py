@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.audit.prompt_content import find_last_uses
-from elision.audit.tool_bills import count_tools, measure_idle_share
+from elision.audit.prompt_content import count_tools, find_last_uses, measure_idle_share
 from elision.testing import builders
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.tool_definitions import list_tools

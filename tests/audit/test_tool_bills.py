@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from elision.audit.audit_report import AuditReport
 from elision.audit.bill_report import build_bill_report
+from elision.audit.prompt_content import bill_tools, count_tools, sum_tools
 from elision.audit.run_partition import partition_run
-from elision.audit.tool_bills import bill_tools, count_tools, sum_tools
 from elision.lab.report.report import Table
 from elision.testing import builders
 from elision.trajectory.tokens import Sizer, make_counter

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elision.cli.app import app
-from elision.config.gateway_keys import ALL_KEYS
+from elision.config.setting_keys import ALL_KEYS
 
 ELISION = Path(sys.executable).with_name("elision")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from elision.cli.options import Output
 from elision.errors import SettingError, UnknownHandle
 from elision.manager import ContextManager
 from elision.trajectory.control_characters import make_visible
@@ -128,7 +129,7 @@ def test_raw_is_not_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "sys", type("Sys", (), {"stdout": Terminal, "maxsize": 1}))
     with pytest.raises(SettingError, match="send it to a file or a pipe"):
-        module.recall("main", "t1.1", raw=True)
+        module.recall(session="main", name="t1.1", raw=True, output=Output())
 
 
 def test_signs() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.rule_matches import count_matches
+from elision.cli.strategy_reports import count_matches
 from elision.lab.run_loading import load_runs
 from elision.strategies.rules import Rule
 from elision.trajectory.tokens import Sizer, make_counter

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from elision import Advanced
-from elision.cli.show_chart import SCALE, draw_chart
-from elision.cli.show_report import FIRST, LAST
+from elision.cli.show_report import FIRST, LAST, SCALE, draw_chart
 from elision.engine import Log, LogSetup
 from elision.errors import SpecError
 from elision.formats.registry import read_runs

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from elision import ContextManager
-from elision.config.gateway_keys import ALL_KEYS
-from elision.config.setting_keys import ALIASES, CONFIG
+from elision.config.setting_keys import ALIASES, ALL_KEYS, CONFIG
 from elision.stores.store_urls import locate_store
 from tests.cli.in_process import run_elision
 from tests.manager.agents import make_history

@@ -127,7 +127,7 @@ COMMANDS: Final = {
     # Commands and options.
     ("relpay",): ("No such command 'relpay'. ", "Did you mean 'replay'?"),
     ("replay", "--strateg", "x"): ("No such option '--strateg'. ", "Did you mean '--strategy'?"),
-    ("show", "good"): ("elision show is now: ", "elision sessions show"),
+    ("show", "good"): ("elision show: the command is ", "elision sessions show"),
 }
 #: Settings, by variable or in the file -> the same.
 SETTINGS: Final = {

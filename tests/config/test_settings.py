@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.config import Settings, effective_settings, load_settings
-from elision.config.gateway_keys import ALL_KEYS
-from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX
+from elision.config.setting_keys import ALIASES, ALL_KEYS, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX
 from elision.config.setting_readers import SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
 from elision.manager.advanced_options import gather_options

@@ -20,8 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from elision.cli.app import app
-from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS
-from elision.config.setting_keys import PREFIX
+from elision.config.setting_keys import ALL_KEYS, GATEWAY_KEYS, PREFIX
 from elision.gateway import request_metrics
 from elision.gateway.admin import OPEN_PATHS
 from elision.gateway.settings import gateway_settings

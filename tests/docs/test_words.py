@@ -14,7 +14,7 @@ import pytest
 
 from docs import update_settings
 from elision.cli.app import app
-from elision.config.gateway_keys import ALL_KEYS
+from elision.config.setting_keys import ALL_KEYS
 from elision.formats.registry import READERS
 from elision.gateway import request_metrics as gateway_metrics
 from elision.gateway.request_log import collect_facts

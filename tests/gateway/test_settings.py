@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.config.gateway_keys import GATEWAY_KEYS
+from elision.config.setting_keys import GATEWAY_KEYS
 from elision.errors import SettingError
 from elision.gateway.settings import GatewaySettings, gateway_settings, is_loopback
 

@@ -22,7 +22,8 @@ from elision.lab.bill_check import (
 )
 from elision.lab.calibrate import CalibratedCall, Calibration
 from elision.lab.calibration_report import build_check_section, list_check_lines
-from elision.lab.report.terminal import print_section
+from elision.lab.report.report import Report
+from elision.lab.report.terminal import print_report
 from elision.testing.builders import trajectory, turn
 from elision.trajectory.content import Opaque
 from elision.trajectory.price_lookup import find_prices
@@ -106,7 +107,8 @@ def test_names_in_a_log_cannot_act_on_the_terminal() -> None:
         file="a\x1b[31m[b].json", trajectory="m\x07", billed_usd=1.0, recorded_usd=2.0, reasons=("\x1b]x",)
     )
     console = Console(width=60, record=True, file=StringIO())
-    print_section(build_check_section(BillChecks((evil,))), console)
+    section = build_check_section(BillChecks((evil,)))
+    print_report(Report(command="audit", headline="", sections=[section]), console)
     assert "\x1b" not in console.export_text()
 
 

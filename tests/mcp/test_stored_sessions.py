@@ -189,7 +189,7 @@ def test_a_call_as_it_was_sent(sessions: StoredSessions, views: tuple[str, list[
 
 def test_a_turn(sessions: StoredSessions) -> None:
     """What was said and called, and each result under its handle."""
-    text = sessions.read_turn("main", 3)
+    text = sessions.recall_text("t3", "main", WHOLE)
     assert text.startswith("Looking at 3.")
     assert f"[t3.1 look]\n{stored.report(3)}" in text
 

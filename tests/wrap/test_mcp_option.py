@@ -10,8 +10,7 @@ import pytest
 
 from elision.errors import ElisionError
 from elision.wrap.agent_table import AGENTS, Agent
-from elision.wrap.launch_plan import LaunchPlan, plan_launch
-from elision.wrap.mcp_option import offer_mcp_server
+from elision.wrap.launch_plan import LaunchPlan, offer_mcp_server, plan_launch
 
 FOLDER_HERE = Path("/tmp/elision-x")
 SECRET = "postgresql://me:secret@db/agents"

@@ -1,13 +1,10 @@
 """A whole agent on top of the context manager: `run_agent(llm, environment, task, context)`."""
 
-from elision.agent.context_protocol import Context
-from elision.agent.environment import ActionResult, Environment, Tool
+from elision.agent.environment import ActionResult, Context, Environment, Tool
 from elision.agent.http_models import AnthropicModel, OpenAIModel
 from elision.agent.loop import run_agent
-from elision.agent.model import Model, ModelAnswer, ModelError, Prompt
-from elision.agent.result import RunResult
-from elision.agent.retry import RetryPolicy
-from elision.agent.run_report import RunReport, Step
+from elision.agent.model import Model, ModelAnswer, ModelError, Prompt, RetryPolicy
+from elision.agent.run_report import RunReport, RunResult, Step
 from elision.agent.shell_environment import Shell
 
 __all__ = [

@@ -6,16 +6,13 @@ The context decides what each prompt holds: `context.prepare` makes it of the wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from elision.agent.context_protocol import Context, ConversationKeeper, PreparedContext
-from elision.agent.environment import ActionResult, Environment
-from elision.agent.message_shapes import make_user_message, render_results, render_tool, split_system
-from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
-from elision.agent.result import Ending, RunResult
-from elision.agent.retry import RetryPolicy
-from elision.agent.run_report import RunReport, Step
+from elision.agent.environment import ActionResult, Context, ConversationKeeper, Environment, PreparedContext, Tool
+from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt, RetryPolicy, Shape
+from elision.agent.run_report import Ending, RunReport, RunResult, Step
 from elision.manager.context import ContextManager
+from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.turn import Action
 
 #: The system prompt, where the user gives none.
@@ -27,8 +24,10 @@ SYSTEM_PROMPT: Final = (
 CONTINUE_PROMPT: Final = "Your answer was cut off at its limit. Go on, in smaller steps."
 #: What a call gets that was under way when the user stopped the run.
 INTERRUPTED_RESULT: Final = ActionResult(text="[interrupted by the user]", error=True)
-
-
+#: Calls, each with its result.
+CallResults: TypeAlias = Sequence[tuple[Action, ActionResult]]
+#: What stands for a result that says nothing: providers take no empty one.
+EMPTY_RESULT = "(no output)"
 #: Prompts that may be shortened for one answer, where the provider says that they are too long.
 MAX_SHORTENINGS = 3
 
@@ -94,9 +93,11 @@ class _Agent:
             # Checked before a prompt is prepared, since each prepared prompt counts as a call of the session.
             return "stopped", f"max_turns: {len(self.report.steps)} of {max_turns}", ""
         view = self._prepare_context()
-        why = _find_stop_reason(view)
-        if why:
-            return "stopped", why, ""
+        stop, hint = view.diagnostics.stop, view.diagnostics.hint
+        if stop is not None:
+            return "stopped", str(stop), ""
+        if hint is not None:
+            return "stopped", f"no progress for {hint.turns} turns: {hint.why}", ""
         try:
             answer = self._ask_model(view)
         except ModelError as error:
@@ -145,17 +146,15 @@ class _Agent:
         pairs: list[tuple[Action, ActionResult]] = []
         try:
             for call in calls:
-                pairs.append((call, self._execute_call(call)))
+                # The context's own tools come first, since the model sees one list.
+                recalled = self.context.handle_tool_call(call.name, call.arguments)
+                outcome = self.environment.execute(call) if recalled is None else ActionResult(text=recalled)
+                pairs.append((call, outcome))
         finally:
             pairs += [(call, INTERRUPTED_RESULT) for call in calls[len(pairs) :]]
             if pairs:
                 self.messages += render_results(self.shape, pairs)
         return pairs
-
-    def _execute_call(self, call: Action) -> ActionResult:
-        """Return the result of a call. The context's own tools come first, since the model sees one list."""
-        recalled = self.context.handle_tool_call(call.name, call.arguments)
-        return self.environment.execute(call) if recalled is None else ActionResult(text=recalled)
 
 
 def _make_prompt(view: PreparedContext) -> Prompt:
@@ -164,10 +163,37 @@ def _make_prompt(view: PreparedContext) -> Prompt:
     return Prompt(messages=view.messages, tools=tools, system=view.system, extra=extra, betas=view.betas)
 
 
-def _find_stop_reason(view: PreparedContext) -> str:
-    """Return why the context ends the run; "" if it may continue."""
-    stop = view.diagnostics.stop
-    hint = view.diagnostics.hint
-    if stop is not None:
-        return str(stop)
-    return f"no progress for {hint.turns} turns: {hint.why}" if hint is not None else ""
+# -- messages in the shape of the model -------------------------------------------------------------------------------
+
+
+def make_user_message(text: str) -> Json:
+    """Return a message of the user, which is the same in both shapes."""
+    return {"role": "user", "content": text}
+
+
+def render_tool(shape: Shape, tool: Tool) -> Json:
+    """Return the definition of a tool."""
+    return PROVIDERS[shape].render_tool(
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+    )
+
+
+def split_system(shape: Shape, text: str) -> tuple[list[Json], str | None]:
+    """Return the messages that begin a request, and the system prompt where it is apart from them."""
+    if PROVIDERS[shape].system_field:
+        return [], text
+    return [{"role": "system", "content": text}], None
+
+
+def render_results(shape: Shape, results: CallResults) -> list[Json]:
+    """Return the results of one message's calls as messages."""
+    if shape == "openai":
+        return [
+            {"role": "tool", "tool_call_id": call.id, "content": outcome.text or EMPTY_RESULT}
+            for call, outcome in results
+        ]
+    blocks = []
+    for call, outcome in results:
+        block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": outcome.text or EMPTY_RESULT}
+        blocks.append({**block, "is_error": True} if outcome.error else block)
+    return [{"role": "user", "content": blocks}]

@@ -1,4 +1,4 @@
-"""What a run was: its phases, its turns, what hiding saved and cost."""
+"""What a run was: its phases, its turns, what hiding saved and cost, and how it ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from elision.agent.environment import ActionResult
-from elision.agent.model import ModelAnswer
+from elision.agent.model import Json, ModelAnswer
 from elision.strategies.extractors.edits import describe_edit, describe_line_edit, describe_shell_write
 from elision.strategies.extractors.test_reports import describe_test_run
 from elision.telemetry.context_report import ContextReport
@@ -20,6 +20,9 @@ from elision.trajectory.usage import Usage
 
 #: What a turn is for: looking around, changing files, running tests, or only saying something.
 Phase: TypeAlias = Literal["explore", "edit", "test", "talk"]
+
+#: Why a run ended: the task was handed in, a guard said so, or the model gave no answer.
+Ending: TypeAlias = Literal["done", "stopped", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,17 @@ class RunReport:
     def usage(self) -> Usage:
         """Everything the provider reported, added up."""
         return sum((step.usage for step in self.steps if step.usage is not None), Usage())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """How a run ended. result: what was handed in. why: a sentence. messages: the whole history, nothing hidden."""
+
+    ending: Ending
+    why: str
+    result: str = ""
+    report: RunReport
+    messages: list[Json]
 
 
 def classify_turn(pairs: Sequence[tuple[Action, ActionResult]]) -> Phase:

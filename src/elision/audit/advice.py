@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from elision.audit.audit_report import AuditReport
@@ -101,31 +101,24 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "topic": self.topic,
-            "text": self.text,
-            "usd": self.usd,
-            "calls": self.calls,
-            "examples": [
-                {"file": each.file, "trajectory": each.trajectory, "call": each.call, "usd": each.usd}
-                for each in self.examples
-            ],
+            **asdict(self),
             "setting": self.setting or None,
         }
 
 
 def list_advice(report: AuditReport) -> list[Advice]:
     """Return what would save most, the largest first."""
-    found = [advice for advice in _list_all(report) if advice.usd >= LEAST_SHARE * report.usd > 0]
+    found = [advice for advice in _list_all(report) if advice.usd >= LEAST_SHARE * report.total.usd > 0]
     return sorted(found, key=lambda advice: -advice.usd)[:MOST_ADVICE]
 
 
 def _list_all(report: AuditReport) -> Iterator[Advice]:
-    totals: dict[Topic, CauseTotal] = dict([*report.causes.items(), *report.habits.items()])
+    totals: dict[Topic, CauseTotal] = dict([*report.total.causes.items(), *report.habits.items()])
     for topic, remedy in _REMEDIES.items():
         if topic == "hiding":
             saving = report.saving
             if saving is not None and saving.to_recorded is not None and saving.to_recorded < LEAST_SAVING:
-                yield _write_advice(topic, remedy, saving.recorded_usd - saving.strategy_usd, report.calls, ())
+                yield _write_advice(topic, remedy, saving.recorded_usd - saving.strategy_usd, report.total.calls, ())
         elif total := totals.get(topic):
             shown = pick_examples(each for run in report.runs for each in run.examples.get(topic, ()))
             yield _write_advice(topic, remedy, total.avoidable_usd, total.calls, shown)

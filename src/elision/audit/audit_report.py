@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Final
 
 from elision.audit.cause_table import CAUSES, Cause, CauseTotal
 from elision.audit.habits import HABITS, Habit
+from elision.audit.prompt_content import ToolBill, sum_tools
 from elision.audit.run_partition import AuditedRun, AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
-from elision.audit.tool_bills import ToolBill, sum_tools
 from elision.lab.ratios import divide_or_none
 from elision.lab.results import LEAST_SAVING, SummaryTable, encode_problems
 from elision.lab.study_settings import RECOMMENDED
@@ -24,6 +25,43 @@ TOLERANCE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunTotals:
+    """What runs add up to, each figure as in `AuditedRun`. causes: those that occur, in the order of `CAUSES`."""
+
+    runs: int
+    calls: int
+    usd: float
+    stated_usd: float
+    stated_list_usd: float
+    stated_calls: int
+    copied_calls: int
+    first_tokens: int
+    first_read: int
+    causes: dict[Cause, CauseTotal]
+
+    @property
+    def avoidable_usd(self) -> float:
+        return sum(total.avoidable_usd for total in self.causes.values())
+
+    @property
+    def difference(self) -> float | None:
+        """By what share the sum of the causes differs from the recorded bill; None without one."""
+        return compare_bills(self.stated_usd, self.stated_list_usd)
+
+
+def sum_runs(runs: Iterable[AuditedRun]) -> RunTotals:
+    """Return what `runs` add up to."""
+    counted = list(runs)
+    causes: dict[Cause, CauseTotal] = {}
+    for run in counted:
+        for cause, total in run.causes.items():
+            causes[cause] = causes.get(cause, CauseTotal()) + total
+    names = [each.name for each in fields(RunTotals) if each.name != "causes"]
+    sums = {name: sum(getattr(run, name) for run in counted) for name in names}
+    return RunTotals(**sums, causes={cause: causes[cause] for cause in CAUSES if cause in causes})
+
+
+@dataclass(frozen=True, kw_only=True)
 class AuditReport:
     """runs: those with recorded usage. silent: logs without any. finished: False if the user interrupted.
 
@@ -39,23 +77,10 @@ class AuditReport:
     saving: SavingEstimate | None = None
     tables: tuple[SummaryTable, ...] = ()
 
-    @property
-    def calls(self) -> int:
-        return sum(run.calls for run in self.runs)
-
-    @property
-    def usd(self) -> float:
-        """All priced calls at list prices, which is the sum of the causes."""
-        return sum(run.usd for run in self.runs)
-
-    @property
-    def avoidable_usd(self) -> float:
-        return sum(total.avoidable_usd for total in self.causes.values())
-
-    @property
-    def causes(self) -> dict[Cause, CauseTotal]:
-        """The causes that occur, in the order of `CAUSES`."""
-        return sum_causes(self.runs)
+    @cached_property
+    def total(self) -> RunTotals:
+        """Return everything that is added up over the runs."""
+        return sum_runs(self.runs)
 
     @property
     def habits(self) -> dict[Habit, CauseTotal]:
@@ -70,24 +95,6 @@ class AuditReport:
     def tools(self) -> list[ToolBill]:
         """The tools that the runs declare, what was paid for nothing first."""
         return sum_tools(run.tools for run in self.runs)
-
-    @property
-    def stated_usd(self) -> float:
-        """What the logs themselves state."""
-        return sum(run.stated_usd for run in self.runs)
-
-    @property
-    def stated_list_usd(self) -> float:
-        """The sum of the causes of the calls whose cost the logs state."""
-        return sum(run.stated_list_usd for run in self.runs)
-
-    @property
-    def stated_calls(self) -> int:
-        return sum(run.stated_calls for run in self.runs)
-
-    @property
-    def copied_calls(self) -> int:
-        return sum(run.copied_calls for run in self.runs)
 
     @property
     def unpriced(self) -> dict[str, tuple[int, int]]:
@@ -108,10 +115,8 @@ class AuditReport:
     @property
     def main_reader(self) -> str:
         """The format that most of the bill is for; "" without any."""
-        usd: dict[str, float] = {}
-        for run in self.runs:
-            usd[run.reader] = usd.get(run.reader, 0.0) + run.usd
-        return max(usd, key=lambda reader: usd[reader], default="")
+        readers = self.total_readers()
+        return max(readers, key=lambda reader: readers[reader].usd, default="")
 
     @property
     def strategy(self) -> str:
@@ -120,32 +125,37 @@ class AuditReport:
             return RECOMMENDED
         return "raw"
 
-    def list_roles(self) -> list[tuple[Role, list[AuditedRun]]]:
-        """Return the runs of each role that occurs."""
-        found = [(role, [run for run in self.runs if run.role == role]) for role in ROLES]
-        return [(role, runs) for role, runs in found if runs]
+    def total_roles(self) -> dict[Role, RunTotals]:
+        """Return what the runs of each role that occurs add up to."""
+        found = {role: [run for run in self.runs if run.role == role] for role in ROLES}
+        return {role: sum_runs(runs) for role, runs in found.items() if runs}
 
-    def list_readers(self) -> list[tuple[str, list[AuditedRun]]]:
-        """Return the runs of each format, by its name."""
+    def total_readers(self) -> dict[str, RunTotals]:
+        """Return what the runs of each format add up to, by its name."""
         readers = sorted({run.reader for run in self.runs})
-        return [(reader, [run for run in self.runs if run.reader == reader]) for reader in readers]
+        return {reader: sum_runs(run for run in self.runs if run.reader == reader) for reader in readers}
 
     def to_json(self) -> dict[str, Any]:
+        total = self.total
         return {
             "finished": self.finished,
             "counter": self.counter,
-            "calls": self.calls,
-            "usd": self.usd,
-            "avoidable_usd": self.avoidable_usd,
+            "calls": total.calls,
+            "usd": total.usd,
+            "avoidable_usd": total.avoidable_usd,
             "recorded": {
-                "calls": self.stated_calls,
-                "usd": self.stated_usd,
-                "causes_usd": self.stated_list_usd,
-                "difference": compare_bills(self.stated_usd, self.stated_list_usd),
+                "calls": total.stated_calls,
+                "usd": total.stated_usd,
+                "causes_usd": total.stated_list_usd,
+                "difference": total.difference,
             },
-            "causes": encode_causes(self.causes),
+            "causes": encode_causes(total.causes),
             "habits": encode_causes(self.habits),
-            "roles": {role: _encode_role(runs) for role, runs in self.list_roles()},
+            "roles": {
+                role: {name: getattr(each, name) for name in ("runs", "calls", "usd", "first_tokens", "first_read")}
+                | {"causes": encode_causes(each.causes)}
+                for role, each in self.total_roles().items()
+            },
             "tools": [bill.to_json() for bill in self.tools],
             "findings": [_encode_finding(finding) for finding in self.findings[:LISTED_FINDINGS]],
             "saving": None if self.saving is None else _encode_saving(self.saving, self.strategy),
@@ -155,18 +165,9 @@ class AuditReport:
                 {"model": model, "calls": calls, "tokens": tokens} for model, (calls, tokens) in self.unpriced.items()
             ],
             "without_usage": self.silent,
-            "copied_calls": self.copied_calls,
+            "copied_calls": total.copied_calls,
             "problems": encode_problems(self.problems),
         }
-
-
-def sum_causes(runs: Iterable[AuditedRun]) -> dict[Cause, CauseTotal]:
-    """Return what each cause amounts to in `runs`, in the order of `CAUSES`; those that do not occur are left out."""
-    found: dict[Cause, CauseTotal] = {}
-    for run in runs:
-        for cause, total in run.causes.items():
-            found[cause] = found.get(cause, CauseTotal()) + total
-    return {cause: found[cause] for cause in CAUSES if cause in found}
 
 
 def compare_bills(stated: float, causes: float) -> float | None:
@@ -177,15 +178,7 @@ def compare_bills(stated: float, causes: float) -> float | None:
 
 def encode_causes(causes: Mapping[Cause, CauseTotal] | Mapping[Habit, CauseTotal]) -> dict[str, Any]:
     """Return the totals as JSON."""
-    return {
-        cause: {
-            "usd": total.usd,
-            "avoidable_usd": total.avoidable_usd,
-            "tokens": total.tokens,
-            "calls": total.calls,
-        }
-        for cause, total in causes.items()
-    }
+    return {cause: asdict(total) for cause, total in causes.items()}
 
 
 def _encode_finding(finding: AuditFinding) -> dict[str, Any]:
@@ -204,17 +197,6 @@ def _encode_finding(finding: AuditFinding) -> dict[str, Any]:
     }
 
 
-def _encode_role(runs: Sequence[AuditedRun]) -> dict[str, Any]:
-    return {
-        "runs": sum(run.runs for run in runs),
-        "calls": sum(run.calls for run in runs),
-        "usd": sum(run.usd for run in runs),
-        "first_tokens": sum(run.first_tokens for run in runs),
-        "first_read": sum(run.first_read for run in runs),
-        "causes": encode_causes(sum_causes(runs)),
-    }
-
-
 def _encode_run(run: AuditedRun) -> dict[str, Any]:
     stated = run.stated_calls > 0
     return {
@@ -230,7 +212,7 @@ def _encode_run(run: AuditedRun) -> dict[str, Any]:
         "recorded_usd": run.stated_usd if stated else None,
         "difference": compare_bills(run.stated_usd, run.stated_list_usd) if stated else None,
         "copied_calls": run.copied_calls,
-        "causes": encode_causes(sum_causes([run])),
+        "causes": encode_causes(sum_runs([run]).causes),
     }
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from elision.audit.audit_report import TOLERANCE, AuditReport, compare_bills, sum_causes
+from elision.audit.audit_report import TOLERANCE, AuditReport, RunTotals, compare_bills
 from elision.audit.cause_table import CAUSES
-from elision.audit.run_partition import AuditedRun, AuditFinding
+from elision.audit.run_partition import AuditFinding
 from elision.audit.saving_estimate import SavingEstimate
 from elision.formats.source import derive_run_name
 from elision.lab.ratios import divide_or_none
@@ -48,10 +48,11 @@ def write_audit_headline(report: AuditReport) -> str:
     billed = [run for run in report.runs if run.calls]
     if not billed:
         return "No billed call with a known price was found."
-    share = format_share(divide_or_none(report.avoidable_usd, report.usd))
-    scope = f"{format_plural(report.calls, 'call')} in {format_plural(sum(run.runs for run in billed), 'run')}"
-    avoidable = f"{format_usd(report.avoidable_usd)} ({share})"
-    text = f"{format_usd(report.usd)} for {scope}; at most {avoidable} of it could have been avoided."
+    total = report.total
+    share = format_share(divide_or_none(total.avoidable_usd, total.usd))
+    scope = f"{format_plural(total.calls, 'call')} in {format_plural(sum(run.runs for run in billed), 'run')}"
+    avoidable = f"{format_usd(total.avoidable_usd)} ({share})"
+    text = f"{format_usd(total.usd)} for {scope}; at most {avoidable} of it could have been avoided."
     saving = report.saving
     if saving is None or saving.to_recorded is None or saving.to_recorded >= LEAST_SAVING:
         return text
@@ -61,25 +62,24 @@ def write_audit_headline(report: AuditReport) -> str:
 
 def describe_recorded_bill(report: AuditReport) -> str:
     """Return how the sum of the causes compares with what the logs state."""
-    if not report.stated_calls:
+    total = report.total
+    if not total.stated_calls:
         return "The causes sum to the bill at list prices; the logs state no cost."
-    difference = compare_bills(report.stated_usd, report.stated_list_usd)
-    calls = format_plural(report.stated_calls, "call")
+    calls = format_plural(total.stated_calls, "call")
     text = (
-        f"The causes of {calls} sum to {format_usd(report.stated_list_usd)}; the logs state"
-        f" {format_usd(report.stated_usd)} for them"
+        f"The causes of {calls} sum to {format_usd(total.stated_list_usd)}; the logs state"
+        f" {format_usd(total.stated_usd)} for them"
     )
-    return text if difference is None else f"{text} ({format_signed_percent(difference, 2)})."
-
-
-def _is_deviating(run: AuditedRun) -> bool:
-    difference = compare_bills(run.stated_usd, run.stated_list_usd)
-    return bool(run.file) and difference is not None and abs(difference) > TOLERANCE
+    return text if total.difference is None else f"{text} ({format_signed_percent(total.difference, 2)})."
 
 
 def list_audit_notes(report: AuditReport) -> Iterator[str]:
     """Yield what else a reader must know of the figures."""
-    deviating = [run for run in report.runs if _is_deviating(run)]
+    deviating = []
+    for run in report.runs:
+        difference = compare_bills(run.stated_usd, run.stated_list_usd)
+        if run.file and difference is not None and abs(difference) > TOLERANCE:
+            deviating.append(run)
     for run in deviating[:LISTED_DEVIATIONS]:
         yield (
             f"{name_run(run.file, run.trajectory)}: the log states {format_usd(run.stated_usd)}, list prices of"
@@ -94,8 +94,8 @@ def list_audit_notes(report: AuditReport) -> Iterator[str]:
             f"No price is known for {neutralize_text(model) or 'an unnamed model'}: {format_plural(calls, 'call')} with"
             f" {format_tokens(tokens)} tokens are left out; --price sets one."
         )
-    if report.copied_calls:
-        yield f"Counted once: {format_plural(report.copied_calls, 'call')} of which several logs have a copy."
+    if report.total.copied_calls:
+        yield f"Counted once: {format_plural(report.total.copied_calls, 'call')} of which several logs have a copy."
     if report.silent:
         yield f"Left out: {format_plural(report.silent, 'run')} without recorded usage."
     if report.saving is not None:
@@ -103,18 +103,16 @@ def list_audit_notes(report: AuditReport) -> Iterator[str]:
         yield from describe_sent(saving.sent, saving.billed_usd, saving.recorded_usd, "given")
 
 
-def list_reader_cells(runs: Sequence[AuditedRun]) -> list[str]:
+def list_reader_cells(total: RunTotals) -> list[str]:
     """Return the cells of one format: runs, calls, sum of the causes, recorded bill, difference, largest cause."""
-    causes = sum_causes(runs)
-    stated = sum(run.stated_usd for run in runs)
-    difference = compare_bills(stated, sum(run.stated_list_usd for run in runs))
+    causes = total.causes
     largest = max(causes, key=lambda cause: causes[cause].usd, default=None)
     return [
-        format_count(sum(run.runs for run in runs)),
-        format_count(sum(run.calls for run in runs)),
-        format_usd(sum(run.usd for run in runs)) if causes else NOTHING,
-        format_usd(stated) if stated else NOTHING,
-        NOTHING if difference is None else format_signed_percent(difference, 2),
+        format_count(total.runs),
+        format_count(total.calls),
+        format_usd(total.usd) if causes else NOTHING,
+        format_usd(total.stated_usd) if total.stated_usd else NOTHING,
+        NOTHING if total.difference is None else format_signed_percent(total.difference, 2),
         NOTHING if largest is None else CAUSES[largest].title,
     ]
 

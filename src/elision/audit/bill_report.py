@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from elision.audit.advice import list_advice
-from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills, sum_causes
+from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills
 from elision.audit.audit_wording import (
     READER_COLUMNS,
     describe_finding,
@@ -21,7 +21,7 @@ from elision.audit.audit_wording import (
     suggest_command,
     write_audit_headline,
 )
-from elision.audit.cause_table import CAUSES, LIFETIMES, Cause, CauseTotal
+from elision.audit.cause_table import CAUSES, LIFETIMES, CauseTotal
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import NOTHING, format_count, format_share, format_usd
 from elision.lab.report.replay_report import build_problem_section, build_summary_sections
@@ -36,6 +36,7 @@ from elision.lab.report.report import (
     Sentence,
     Table,
     TableRow,
+    Words,
 )
 from elision.telemetry.percent import format_signed_percent
 from elision.trajectory.run_roles import ROLE_TITLES
@@ -62,7 +63,7 @@ def build_bill_report(
     return Report(
         command="audit",
         headline=write_audit_headline(report),
-        scope=scope if report.causes else scope[2:],
+        scope=scope if report.total.causes else scope[2:],
         sections=list(_build_sections(report, paths, detail=detail)),
         data=report.to_json() | {"advice": [advice.to_json() for advice in list_advice(report)]},
         made_by=made_by,
@@ -70,14 +71,17 @@ def build_bill_report(
 
 
 def _build_sections(report: AuditReport, paths: Sequence[Path], *, detail: bool) -> Iterator[Section]:
-    if report.causes:
+    if report.total.causes:
         text = "Every billed token has exactly one cause. They sum to the bill."
         yield Section("Causes of the bill", [_build_bars(report)], text)
         yield Section("", [_build_cause_table(report)])
         yield from _show_findings(report)
         yield from _show_roles(report)
         yield from _show_tools(report)
-        yield _show_readers(report)
+        formats = [TableRow([reader, *list_reader_cells(total)]) for reader, total in report.total_readers().items()]
+        yield Section(
+            "By format", [Table([Column("format"), *READER_COLUMNS], formats)], only="" if formats[1:] else "page"
+        )
         yield from build_summary_sections(report.tables)
         if any(run.file for run in report.runs):
             yield Section("Runs", [_build_run_table(report)], only="" if detail else "page")
@@ -97,7 +101,7 @@ def _build_bars(report: AuditReport) -> BarChart:
                 (_REST, "the rest", max(0.0, total.usd - total.avoidable_usd)),
             ],
         )
-        for cause, total in report.causes.items()
+        for cause, total in report.total.causes.items()
     ]
     return BarChart("causes", "bars: the bill by cause, and what of it could have been avoided", bars, "USD")
 
@@ -112,24 +116,22 @@ def _build_cause_table(report: AuditReport) -> Table:
         Column("what to do", 3, "wrap"),
         Column("what happened", 1, "wrap"),
     ]
-    rows = [_build_cause_row(cause, total, report.usd) for cause, total in report.causes.items()]
-    total = ["all", format_usd(report.usd), "100 %", format_usd(report.avoidable_usd), "", "", ""]
-    return Table(columns, [*rows, TableRow(total, "strong")])
-
-
-def _build_cause_row(cause: Cause, total: CauseTotal, bill: float) -> TableRow:
-    text = CAUSES[cause]
-    return TableRow(
-        [
+    bill = report.total
+    rows = []
+    for cause, total in bill.causes.items():
+        text = CAUSES[cause]
+        cells: list[Words] = [
             text.title,
             format_usd(total.usd),
-            format_share(divide_or_none(total.usd, bill)),
+            format_share(divide_or_none(total.usd, bill.usd)),
             format_usd(total.avoidable_usd) if total.avoidable_usd else NOTHING,
             format_count(total.calls),
             [(text.remedy if total.avoidable_usd else "", "quiet")],
             [(text.meaning, "quiet")],
         ]
-    )
+        rows.append(TableRow(cells))
+    all_causes = ["all", format_usd(bill.usd), "100 %", format_usd(bill.avoidable_usd), "", "", ""]
+    return Table(columns, [*rows, TableRow(all_causes, "strong")])
 
 
 def _show_findings(report: AuditReport) -> Iterator[Section]:
@@ -154,7 +156,7 @@ def _show_findings(report: AuditReport) -> Iterator[Section]:
 
 def _show_roles(report: AuditReport) -> Iterator[Section]:
     """Yield one bill for the whole tree, by role: agents, those that they started, and side calls."""
-    roles = report.list_roles()
+    roles = report.total_roles()
     if len(roles) < 2:
         return
     columns = [
@@ -168,25 +170,19 @@ def _show_roles(report: AuditReport) -> Iterator[Section]:
         Column("lifetimes", 1),
     ]
     rows = []
-    for role, runs in roles:
-        usd = sum(run.usd for run in runs)
-        causes = sum_causes(runs)
-        first = causes.get("first-write", CauseTotal())
-        shared = divide_or_none(sum(run.first_read for run in runs), sum(run.first_tokens for run in runs))
-        rows.append(
-            TableRow(
-                [
-                    ROLE_TITLES[role],
-                    format_count(sum(run.runs for run in runs)),
-                    format_count(sum(run.calls for run in runs)),
-                    format_usd(usd),
-                    format_share(divide_or_none(usd, report.usd)),
-                    format_usd(first.usd),
-                    NOTHING if shared is None else format_share(shared),
-                    format_usd(sum(total.usd for cause, total in causes.items() if cause in LIFETIMES)),
-                ]
-            )
-        )
+    for role, total in roles.items():
+        first = total.causes.get("first-write", CauseTotal())
+        cells = [
+            ROLE_TITLES[role],
+            format_count(total.runs),
+            format_count(total.calls),
+            format_usd(total.usd),
+            format_share(divide_or_none(total.usd, report.total.usd)),
+            format_usd(first.usd),
+            format_share(divide_or_none(total.first_read, total.first_tokens)),
+            format_usd(sum(each.usd for cause, each in total.causes.items() if cause in LIFETIMES)),
+        ]
+        rows.append(TableRow(cells))
     text = (
         "What of first prompts other runs had left in the cache, and what expired entries and writes for an hour cost."
     )
@@ -223,12 +219,6 @@ def _show_tools(report: AuditReport) -> Iterator[Section]:
     if rows:
         yield Section("Tools that were declared in vain", [Table(columns, rows[:_FEW_CALLS])], text, only="terminal")
         yield Section("Tools that were declared in vain", [Table(columns, rows)], text, only="page")
-
-
-def _show_readers(report: AuditReport) -> Section:
-    readers = report.list_readers()
-    rows = [TableRow([reader, *list_reader_cells(runs)]) for reader, runs in readers]
-    return Section("By format", [Table([Column("format"), *READER_COLUMNS], rows)], only="" if rows[1:] else "page")
 
 
 def _build_run_table(report: AuditReport) -> Table:
@@ -272,5 +262,5 @@ def _list_next_steps(report: AuditReport, paths: Sequence[Path]) -> Iterator[Blo
         yield Sentence(saving, "strong")
         columns = [Column("the same runs"), Column("USD", 2), Column("vs recorded", 1)]
         yield Table(columns, [TableRow(row) for row in list_saving_rows(report.saving)])
-    if report.causes and (command := suggest_command(report, paths)):
+    if report.total.causes and (command := suggest_command(report, paths)):
         yield Sentence(f"Next: {command}", whole=True)

@@ -1,21 +1,26 @@
-"""What the tokens of a recorded prompt are: tools never called, repeated text, results that no later step uses."""
+"""What the tokens of a recorded prompt are: tools never called, repeated text, results that no later step uses.
+
+The definition of a tool is part of every prompt, whether or not the tool is called.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from elision.audit.cause_table import Cause
-from elision.audit.tool_bills import ToolBill, measure_idle_share
 from elision.lab.evidence import collect_evidence
 from elision.lab.recorded_requests import RecordedRequest
 from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.gutters import strip_gutters
 from elision.trajectory.plan import Key
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.tool_definitions import get_tool_name, list_tools
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment, SegmentKind, Track, View
 
 #: So many lines in a row count as repeated where they occurred before; fewer may be chance.
@@ -60,7 +65,9 @@ class PromptContent:
                 continue
             middle = start + round(repeated[place] * (stop - start))
             spans.append(CausedSpan(start, middle, "repeat"))
-            if self._is_dead(segment, request.call):
+            # No step from this call on uses it. The call that follows it reads it for the first time.
+            last_use = max(self._last_use.get((segment.turn, segment.index), 0), segment.turn + 1)
+            if segment.kind in RESULT_KINDS and request.call > last_use:
                 spans.append(CausedSpan(middle, stop, "dead-output"))
         return [span for span in spans if span.start < span.stop]
 
@@ -91,7 +98,12 @@ class PromptContent:
             return f"turn {segment.turn}, the user's words"
         start = ends[place - 1] if place else 0
         share = (tokens - start) / max(1, ends[place] - start)
-        return f"turn {segment.turn}, result {segment.index}{_describe_byte(segment, share)}"
+        where = f"turn {segment.turn}, result {segment.index}"
+        if not isinstance(segment.source, Observation):
+            return where
+        byte = round(min(1.0, max(0.0, share)) * len(segment.source.text.encode("utf-8", "replace")))
+        tool = f" ({segment.source.tool})" if segment.source.tool else ""
+        return f"{where}{tool}, near byte {byte:,}"
 
     def find_ends(self, request: RecordedRequest) -> Sequence[int]:
         """Return where each segment of `request` ends in its billed prompt, in tokens."""
@@ -99,26 +111,11 @@ class PromptContent:
         places.follow(request.counted, request.usage.prompt)
         return places.ends
 
-    def _is_dead(self, segment: Segment, call: int) -> bool:
-        """Whether no step from `call` on uses a result. The call that follows it reads it for the first time."""
-        if segment.kind not in RESULT_KINDS:
-            return False
-        return call > max(self._last_use.get((segment.turn, segment.index), 0), segment.turn + 1)
-
 
 def _find_tools(segments: Sequence[Segment]) -> int | None:
     """Return which segment has the definitions of tools; None where no segment has them."""
     place = next((place for place, segment in enumerate(segments) if segment.kind == "tools"), 0)
     return place if segments and segments[place].kind in ("tools", "hidden") else None
-
-
-def _describe_byte(segment: Segment, share: float) -> str:
-    """Return the tool of a result, and the byte of its text before which `share` of it is."""
-    if not isinstance(segment.source, Observation):
-        return ""
-    byte = round(min(1.0, max(0.0, share)) * len(segment.source.text.encode("utf-8", "replace")))
-    tool = f" ({segment.source.tool})" if segment.source.tool else ""
-    return f"{tool}, near byte {byte:,}"
 
 
 def find_last_uses(trajectory: Trajectory) -> dict[Key, int]:
@@ -215,3 +212,86 @@ def _get_text(segment: Segment) -> str:
     if isinstance(segment.source, Turn):
         return join_assistant_text(segment.source)
     return segment.source.text
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolBill:
+    """One tool.
+
+    tokens: of its definition, the largest where runs declare different ones. calls: of the tool. usd: what its
+    definition cost in all prompts, idle_usd: in those of runs that never call it. runs: that declare it; idle_runs: of
+    these, the ones that never call it.
+    """
+
+    name: str
+    tokens: int
+    calls: int = 0
+    usd: float = 0.0
+    idle_usd: float = 0.0
+    runs: int = 1
+    idle_runs: int = 0
+
+    def __add__(self, other: ToolBill) -> ToolBill:
+        return ToolBill(
+            name=self.name,
+            tokens=max(self.tokens, other.tokens),
+            calls=self.calls + other.calls,
+            usd=self.usd + other.usd,
+            idle_usd=self.idle_usd + other.idle_usd,
+            runs=self.runs + other.runs,
+            idle_runs=self.idle_runs + other.idle_runs,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "tokens": self.tokens,
+            "calls": self.calls,
+            "usd": self.usd,
+            "never_called_usd": self.idle_usd,
+            "runs": self.runs,
+            "runs_without_call": self.idle_runs,
+        }
+
+
+def count_tools(trajectory: Trajectory, sizer: Sizer) -> dict[str, ToolBill]:
+    """Return the tools that a run declares, by name, without a price.
+
+    A run without any call may have been cut off before its first one: none of its tools counts as idle.
+    """
+    called = Counter(action.name for turn in trajectory.turns for action in turn.actions)
+    tokens: Counter[str] = Counter()
+    for tool in list_tools(trajectory.head):
+        tokens[get_tool_name(tool)] += sizer.count_tools(Head(tools=(tool,)))
+    return {
+        name: ToolBill(name=name, tokens=own, calls=called[name], idle_runs=int(bool(called) and name not in called))
+        for name, own in tokens.items()
+    }
+
+
+def measure_idle_share(tools: Mapping[str, ToolBill]) -> float:
+    """Return the share of the definitions' tokens, 0 to 1, that belongs to tools which the run never calls."""
+    every = sum(tool.tokens for tool in tools.values())
+    return sum(tool.tokens for tool in tools.values() if tool.idle_runs) / every if every else 0.0
+
+
+def bill_tools(tools: Mapping[str, ToolBill], usd: float) -> dict[str, ToolBill]:
+    """Return the tools of one run with what each cost it. usd: what all definitions together cost."""
+    every = sum(tool.tokens for tool in tools.values())
+    found = {}
+    for name, tool in tools.items():
+        cost = usd * tool.tokens / every if every else 0.0
+        found[name] = replace(tool, usd=cost, idle_usd=cost if tool.idle_runs else 0.0)
+    return found
+
+
+def sum_tools(bills: Iterable[dict[str, ToolBill]]) -> list[ToolBill]:
+    """Return the tools of several runs, what was paid for nothing first."""
+    found: dict[str, ToolBill] = {}
+    for tools in bills:
+        for name, bill in tools.items():
+            found[name] = found[name] + bill if name in found else bill
+    return sorted(found.values(), key=lambda bill: (-bill.idle_usd, -bill.usd, bill.name))

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Final, TypeAlias
 
-from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE, Cause, CauseTotal
+from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE, Cause, CauseTotal, HourPremiums
 from elision.audit.habits import CallExample, Habit, HabitMeter, pick_examples
-from elision.audit.hour_premium import HourPremiums
-from elision.audit.prompt_content import CausedSpan, PromptContent
-from elision.audit.tool_bills import ToolBill, bill_tools, count_tools
+from elision.audit.prompt_content import CausedSpan, PromptContent, ToolBill, bill_tools, count_tools
 from elision.errors import PriceError
 from elision.lab.recorded_requests import RecordedRequest, list_requests
 from elision.trajectory.cache import HOUR_SECONDS
@@ -215,7 +213,12 @@ class _RunPartition:
         self._tools = count_tools(trajectory, sizer)
         self._content = PromptContent(trajectory, self._tools)
         self._habits = HabitMeter(trajectory, sizer)
-        self._prices = _list_prices(sent, price)
+        #: The prices of each model on the day of its first call, in the order of the calls.
+        self._prices: dict[str, Prices | None] = {}
+        for request in sent:
+            if request.model not in self._prices:
+                day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
+                self._prices[request.model] = price(request.model, day)
         self._is_cached = any(request.usage.cache_read or request.usage.cache_write for request in sent)
         self._reports_writes = any(request.usage.cache_write for request in sent)
         self._before: dict[str, RecordedRequest] = {}
@@ -318,7 +321,11 @@ class _RunPartition:
         elif before is None:
             yield CausedSpan(read, sent, "model-switch")
         else:
-            kept = max(read, min(sent, self._find_cached_end(before)))
+            # How many leading tokens the call before left in the cache.
+            cached = before.usage.prompt
+            if self._reports_writes:
+                cached = before.usage.cache_read + before.usage.cache_write
+            kept = max(read, min(sent, cached))
             if kept - read <= BLOCK_TOKENS:
                 kept = read
             yield from self._list_lost(request, before, CausedSpan(read, kept, "missed"), prices)
@@ -327,12 +334,6 @@ class _RunPartition:
             else:
                 sent = kept
         yield CausedSpan(sent, prompt, "growth")
-
-    def _find_cached_end(self, before: RecordedRequest) -> int:
-        """Return how many leading tokens the call before left in the cache."""
-        if self._reports_writes:
-            return before.usage.cache_read + before.usage.cache_write
-        return before.usage.prompt
 
     def _list_lost(
         self, request: RecordedRequest, before: RecordedRequest, lost: CausedSpan, prices: Prices
@@ -367,16 +368,6 @@ class _RunPartition:
             is_inferred=request.restart == "inferred",
             changed=tuple(each.what for each in self._trajectory.changes if each.before == request.call),
         )
-
-
-def _list_prices(sent: Sequence[RecordedRequest], price: PriceFinder) -> dict[str, Prices | None]:
-    """Return the prices of each model on the day of its first call, in the order of the calls."""
-    found: dict[str, Prices | None] = {}
-    for request in sent:
-        if request.model not in found:
-            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
-            found[request.model] = price(request.model, day)
-    return found
 
 
 def _split_helpers(usage: Usage, prices: Prices) -> tuple[Usage, float, int]:

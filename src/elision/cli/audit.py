@@ -5,38 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import click
+from typing import TYPE_CHECKING, Annotated, Any
 
 from elision.cli.declarations import Argument, Option
 from elision.cli.options import (
     HtmlFile,
-    Json,
-    Model,
-    Price,
-    PriceSet,
-    Quiet,
-    StudyShard,
-    StudyUrl,
-    StudyWorkers,
+    Output,
+    Pricing,
+    StudyRequest,
     Tokens,
     check_memory_paths,
     check_study_extra,
-    choose_prices,
 )
 from elision.errors import FormatError, SpecError
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from elision.audit.run_partition import PriceFinder
+    from elision.lab.report.report import Section
     from elision.trajectory.prices import Prices
 
 
 def audit(
+    *,
     paths: Annotated[
         list[str] | None,
         Argument(
@@ -53,15 +44,10 @@ def audit(
     no_replay: Annotated[
         bool, Option("--no-replay", help="Skip what Elision would have saved, which takes most of the time.")
     ] = False,
-    model: Model = None,
-    price: Price = None,
-    price_set: PriceSet = None,
+    pricing: Pricing,
     tokens: Tokens = "o200k",
-    out: StudyUrl = None,
-    workers: StudyWorkers = None,
-    shard: StudyShard = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    study: StudyRequest,
+    output: Output,
 ) -> None:
     """Divide the bill in agents' logs by cause, and show what could have been avoided.
 
@@ -72,52 +58,41 @@ def audit(
     # Slow to import, and help needs none of it.
     from elision.audit.bill_report import build_bill_report
     from elision.audit.log_audit import audit_logs
-    from elision.cli.calibration import calibrate_runs
-    from elision.cli.console import open_notes
-    from elision.cli.outputs import check_outputs, make_provenance, show_report
-    from elision.cli.progress_meter import ProgressMeter
-    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.cli.console import ProgressMeter
+    from elision.cli.outputs import check_outputs, make_provenance
     from elision.lab.report.figures import format_plural
 
-    notes = open_notes(quiet)
-    if out is None and (workers or shard):
+    if not study.out and (study.workers or study.shard):
         raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
-    if out is not None and not paths:
+    if study.out and not paths:
         raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
-    if out is not None and calibrate:
+    if study.out and calibrate:
         raise SpecError("--calibrate compares runs in memory; leave out --out")
-    places = _choose_paths(check_memory_paths(paths or []), notes) if out is None else list(map(Path, paths or []))
+    places = list(map(Path, paths or [])) if study.out else _choose_paths(check_memory_paths(paths or []), output)
     files = {"html": html_file}
     check_outputs(files, places)
-    own = choose_prices(model, price, price_set)
-    if out is not None:
+    own = pricing.choose()
+    if study.out:
         check_study_extra("--out")
-        from elision.cli import studies
+        from elision.cli.studies import run_audit_study
 
-        request = studies.StudyRequest(out, workers or "", shard or "")
-        found = studies.run_audit_study(paths or [], tokens, own, request, notes)
+        found = run_audit_study(paths or [], tokens, own, study, output)
         if found is None:
             return
         report = found
     else:
-        with ProgressMeter(notes, "auditing") as meter:
+        with ProgressMeter(output.notes, "auditing") as meter:
 
             def show(runs: int, file: str) -> None:
                 meter.show(f"{format_plural(runs, 'run')} audited; now {file[-60:]}")
 
             finder = _make_price_finder(own)
             report = audit_logs(places, tokens=tokens, price=finder, replays=not no_replay, progress=show)
-    calibration = calibrate_runs(places, tokens) if calibrate else None
     shown = build_bill_report(report, places, make_provenance(), detail=full)
-    if calibration is not None:
-        sections = [*shown.sections, *calibration.build_sections(detail=full)]
-        shown = replace(shown, sections=sections, data={**shown.data, "calibration": calibration.to_json()})
-    failure = show_report(shown, files, notes, as_json=json)
-    if failure is not None:
-        raise failure
-    if not report.finished:
-        raise click.exceptions.Exit(130)
-    exit_on_reader_bug(report.problems)
+    if calibrate:
+        sections, data = _calibrate_runs(places, tokens, detail=full)
+        shown = replace(shown, sections=[*shown.sections, *sections], data={**shown.data, "calibration": data})
+    output.show(shown, files, problems=report.problems, finished=report.finished)
     if not report.runs:
         lacking = (
             f"{format_plural(report.silent, 'run')} without any; `elision replay` prices them by our count of tokens"
@@ -126,9 +101,9 @@ def audit(
         raise FormatError("no run with recorded usage was found: " + "; ".join(reasons))
 
 
-def _choose_paths(given: Sequence[Path], notes: Console) -> list[Path]:
+def _choose_paths(given: Sequence[Path], output: Output) -> list[Path]:
     """Return what to audit. Raises FormatError for a path that does not exist, and where no log is found."""
-    from elision.audit.agent_logs import find_agent_logs
+    from elision.audit.log_audit import find_agent_logs
 
     for path in given:
         if not path.exists():
@@ -144,7 +119,7 @@ def _choose_paths(given: Sequence[Path], notes: Console) -> list[Path]:
             " name a file or folder: elision audit PATH"
         )
     for name, path in found:
-        notes.print(f"{name}: {path}", markup=False, highlight=False)
+        output.note(f"{name}: {path}")
     return [path for _, path in found]
 
 
@@ -154,7 +129,36 @@ def _make_price_finder(own: Prices | None) -> PriceFinder:
     if own is None:
         return find_list_prices
 
-    def price(model: str, on: date | None) -> Prices:
-        return own
+    return lambda model, on: own
 
-    return price
+
+def _calibrate_runs(paths: Sequence[Path], tokens: str, *, detail: bool) -> tuple[list[Section], dict[str, Any]]:
+    """Return the recorded bill of every run next to what the lab would have computed, as sections and as JSON.
+
+    detail: the token bill of every run, too. Raises FormatError where a path holds no run.
+    """
+    from elision.formats.registry import read_runs
+    from elision.lab.bill_check import BillCheck, BillChecks, check_bill
+    from elision.lab.calibrate import Calibration, CalibrationStudy, calibrate_run
+    from elision.lab.calibration_report import build_calibration_sections, build_check_section
+    from elision.trajectory.tokens import Sizer, make_counter
+    from elision.trajectory.trajectory import Problem
+
+    sizer = Sizer(make_counter(tokens))
+    runs: list[Calibration] = []
+    silent: list[tuple[str, str]] = []
+    problems: list[Problem] = []
+    checks: list[BillCheck] = []
+    for found in (each for path in paths for each in read_runs(path)):
+        if isinstance(found, Problem):
+            problems.append(found)
+            continue
+        checks.append(check_bill(found, tokens))
+        if (run := calibrate_run(found, sizer)) is not None:
+            runs.append(run)
+        else:
+            silent.append((found.file, found.id))
+    study = CalibrationStudy(counter=tokens, runs=tuple(runs), silent=tuple(silent), problems=tuple(problems))
+    checked = BillChecks(tuple(checks))
+    sections = [*build_calibration_sections(study, detail=detail), build_check_section(checked)]
+    return sections, {**study.to_json(), "as_recorded": checked.to_json()}

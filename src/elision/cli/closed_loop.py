@@ -6,10 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
-
 from elision.cli.declarations import Option
-from elision.cli.options import Jobs, Json, Quiet
+from elision.cli.options import Jobs, Output
 from elision.errors import SettingError, SpecError
 
 if TYPE_CHECKING:
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def closed_loop(
+    *,
     strategy: Annotated[
         list[str] | None,
         Option(
@@ -54,8 +53,7 @@ def closed_loop(
         Path | None, Option("--rows", help="With --model: the file that keeps its runs.", rare=True)
     ] = None,
     jobs: Jobs = 0,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Let simulated agents solve tasks under each strategy: how many succeed, and what a solved task costs.
 
@@ -64,8 +62,8 @@ def closed_loop(
     # Slow to import, and help needs none of it.
     import msgspec
 
-    from elision.cli.console import open_notes
-    from elision.cli.outputs import print_json, replace_file
+    from elision.cli.outputs import replace_file
+    from elision.lab.report.report import Sentence
     from elision.testing.loop.closed_loop import FAMILIES, Variant
     from elision.testing.loop.closed_loop_chart import render_chart
     from elision.testing.loop.comparison import format_comparisons
@@ -93,21 +91,13 @@ def closed_loop(
     )
     for name in settings.prices:
         find_named_prices(name)
-    notes = open_notes(quiet)
-    results = run_loop_study(
-        settings,
-        processes=jobs or os.cpu_count() or 1,
-        live=live,
-        report=lambda line: notes.print(line, markup=False, highlight=False, soft_wrap=True),
-    )
+    results = run_loop_study(settings, processes=jobs or os.cpu_count() or 1, live=live, report=output.note)
     if chart is not None:
         replace_file(chart, [render_chart(results.comparisons).encode()])
-    if json:
-        print_json("lab closed-loop", msgspec.to_builtins(results))
-        return
-    click.echo(format_comparisons(results.comparisons))
+    lines = format_comparisons(results.comparisons).splitlines()
     for name, comparisons in results.families.items() if by_family else ():
-        click.echo(f"\n== {name}\n{format_comparisons(comparisons)}")
+        lines += ["", f"== {name}", *format_comparisons(comparisons).splitlines()]
+    output.answer("lab closed-loop", msgspec.to_builtins(results), *(Sentence(line, whole=True) for line in lines))
 
 
 def _open_model(

@@ -1,10 +1,13 @@
-"""Commands made from functions: the annotation of each parameter holds its type, its names and its help."""
+"""Commands made from functions: the annotation of each parameter holds its type, its names and its help.
+
+A parameter whose type is a dataclass stands for an option for each of its fields: what several commands ask for.
+"""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter, cleandoc, signature
 from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
@@ -66,29 +69,56 @@ def build_command(name: str, function: Callable[..., Any], **settings: Any) -> C
     return CommandWithHelp(
         name,
         params=build_parameters(function),
-        callback=function,
+        callback=gather_options(function),
         help=join_lines(function.__doc__ or ""),
         context_settings={"help_option_names": ["-h", "--help"], **settings},
     )
 
 
 def build_parameters(function: Callable[..., Any]) -> list[click.Parameter]:
-    """Return the arguments and options that the parameters of `function` declare."""
+    """Return the arguments and options that the parameters of `function`, or the fields of a dataclass, declare."""
     hints = get_type_hints(function, include_extras=True)
-    return [_build_parameter(each, *get_args(hints[each.name])) for each in signature(function).parameters.values()]
+    found: list[click.Parameter] = []
+    for each in signature(function).parameters.values():
+        if is_dataclass(hints[each.name]):
+            found += build_parameters(hints[each.name])
+        else:
+            found.append(_build_parameter(each, *get_args(hints[each.name])))
+    return found
+
+
+def gather_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` as click calls it, with every option by name; those of a dataclass become its value."""
+    groups: dict[str, Any] = {name: kind for name, kind in get_type_hints(function).items() if is_dataclass(kind)}
+
+    def run(**given: Any) -> Any:
+        for name, kind in groups.items():
+            given[name] = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+        return function(**given)
+
+    return run
 
 
 def _build_parameter(parameter: Parameter, annotation: Any, declared: Option | Argument) -> click.Parameter:
-    kind, is_list = _find_kind(annotation)
+    # Of list[Path] | None the type of one value, and whether there may be several.
+    if get_origin(annotation) in (types.UnionType, Union):
+        (annotation,) = (each for each in get_args(annotation) if each is not type(None))
+    is_list = get_origin(annotation) is list
+    kind = get_args(annotation)[0] if is_list else annotation
     default = None if parameter.default is Parameter.empty else parameter.default
-    settings: dict[str, Any] = {"type": _choose_type(kind, declared), "default": default, "help": declared.help}
+    settings: dict[str, Any] = {"type": kind, "default": default, "help": declared.help}
+    if kind is Path:
+        settings["type"] = click.Path(path_type=Path)
     if is_list:
-        settings["callback"] = _make_list
+        settings["callback"] = lambda ctx, parameter, value: list(value) if value else None
     if isinstance(declared, Argument):
         required = parameter.default is Parameter.empty
         named = (declared.metavar or parameter.name.upper()) + ("..." if is_list else "")
         settings["metavar"] = named if required else f"[{named}]"
         return click.Argument([parameter.name], nargs=-1 if is_list else 1, required=required, **settings)
+    if (declared.min, declared.max) != (None, None):
+        bounded = click.IntRange if kind is int else click.FloatRange
+        settings["type"] = bounded(declared.min, declared.max)
     if kind is bool:
         settings |= {"is_flag": True, "flag_value": True}
     else:
@@ -103,29 +133,6 @@ def _build_parameter(parameter: Parameter, annotation: Any, declared: Option | A
         show_envvar=declared.envvar is not None,
         **settings,
     )
-
-
-def _find_kind(annotation: Any) -> tuple[type, bool]:
-    """Return the type of one value, and whether there may be several: list[Path] | None is (Path, True)."""
-    if get_origin(annotation) in (types.UnionType, Union):
-        (annotation,) = (each for each in get_args(annotation) if each is not type(None))
-    if get_origin(annotation) is list:
-        return get_args(annotation)[0], True
-    return annotation, False
-
-
-def _choose_type(kind: type, declared: Option | Argument) -> click.ParamType[Any]:
-    if kind is Path:
-        return click.Path(path_type=Path)
-    if kind in (int, float) and isinstance(declared, Option) and (declared.min, declared.max) != (None, None):
-        if kind is int:
-            return click.IntRange(declared.min, declared.max)
-        return click.FloatRange(declared.min, declared.max)
-    return click.types.convert_type(kind)
-
-
-def _make_list(ctx: click.Context, parameter: click.Parameter, value: tuple[Any, ...] | None) -> list[Any] | None:
-    return list(value) if value else None
 
 
 def add_help_all(command: click.Command) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import click
 
 from elision.cli.declarations import Option
-from elision.cli.options import HtmlFile, Jobs, Json, Quiet, choose_prices
+from elision.cli.options import HtmlFile, Jobs, Output, Pricing, StudyRequest
 from elision.errors import FormatError, SettingError
 
 #: The newest flagship, as which the runs are priced a second time.
@@ -17,6 +17,7 @@ FLAGSHIP: Final = "claude-opus-5-5"
 
 
 def demo(
+    *,
     gateway: Annotated[
         bool, Option("--gateway", help="Send a recorded run through a gateway instead, with its dashboard.")
     ] = False,
@@ -31,8 +32,7 @@ def demo(
         bool, Option("--once", help="With --gateway: end after the run; the default without a terminal.")
     ] = False,
     jobs: Jobs = 0,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Replay the runs that come with Elision; with --gateway, send one through a gateway.
 
@@ -46,30 +46,38 @@ def demo(
             raise SettingError("--stay and --once contradict each other; give one")
         from elision.cli.gateway_demo import run_gateway_demo
 
-        code = run_gateway_demo(
-            find_runs(), store, stays=True if stay else not once and None, as_json=json, quiet=quiet
-        )
-        if code:
-            raise click.exceptions.Exit(code)
+        run_gateway_demo(find_runs(), store, output, stays=True if stay else not once and None)
         return
     if stay or once or store is not None:
         raise SettingError("--store, --stay and --once belong to --gateway")
     from elision.cli.replay import replay
 
     place = find_runs()
-    if json:
-        from elision.cli.outputs import print_json
-
-        print_json("demo", {"as_recorded": _replay(place, None, jobs), "flagship": _replay(place, FLAGSHIP, jobs)})
+    if output.json:
+        output.answer("demo", {"as_recorded": _replay(place, None, jobs), "flagship": _replay(place, FLAGSHIP, jobs)})
         return
     click.echo("1 of 2: each run at the prices of its own model\n")
-    replay([str(place)], html_file=html_file, jobs=jobs, quiet=quiet)
+    replay(
+        paths=[str(place)],
+        pricing=Pricing(),
+        html_file=html_file,
+        jobs=jobs,
+        study=StudyRequest(),
+        output=output,
+    )
     click.echo(
         f"\n2 of 2: the same runs, all at the prices of {FLAGSHIP}, the newest flagship\n"
         "Its cached tokens are cheaper, so the cache that masking at every turn destroys is worth more.\n"
     )
-    replay([str(place)], model=FLAGSHIP, no_hindsight=True, jobs=jobs, quiet=quiet)
-    if not quiet:
+    replay(
+        paths=[str(place)],
+        pricing=Pricing(FLAGSHIP),
+        no_hindsight=True,
+        jobs=jobs,
+        study=StudyRequest(),
+        output=output,
+    )
+    if not output.quiet:
         click.echo("  the gateway, tried     elision demo --gateway")
         click.echo("  your own runs          elision replay FILE")
 
@@ -89,5 +97,5 @@ def _replay(place: Path, model: str | None, jobs: int) -> dict[str, Any]:
 
     has_hindsight = model is None
     candidates = parse_candidates([], hindsight=has_hindsight, model_summaries=False)
-    settings = StudySettings(prices=choose_prices(model, None, None), candidates=candidates, hindsight=has_hindsight)
+    settings = StudySettings(prices=Pricing(model).choose(), candidates=candidates, hindsight=has_hindsight)
     return run_study(load_runs([place]), settings, jobs=jobs or os.cpu_count() or 1).json()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import click
 
 from elision.cli.declarations import Option
-from elision.cli.options import Json, Quiet
+from elision.cli.options import Output
 from elision.errors import SettingError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ _MOODS: Final = {"ok": "better", "note": "warning", "failed": "worse"}
 
 
 def doctor(
+    *,
     settings: Annotated[
         bool, Option("--settings", help="Show the current settings and their sources instead of the checks.")
     ] = False,
@@ -30,8 +31,7 @@ def doctor(
             "--prices", help="List the prices of models, or the details of one model or price set.", without_value=""
         ),
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Check whether agents on this machine reach the gateway, and show how to fix what does not work.
 
@@ -43,30 +43,22 @@ def doctor(
     if everything and not settings:
         raise SettingError("--all belongs to --settings")
     if settings:
-        from elision.cli.settings_table import show_settings
+        from elision.cli.doctor_reports import show_settings
 
-        show_settings(everything=everything, as_json=json, quiet=quiet)
+        show_settings(output, everything=everything)
         return
     if prices is not None:
-        from elision.cli.console import open_notes
-        from elision.cli.outputs import show_report
-        from elision.cli.price_tables import build_prices_report
+        from elision.cli.doctor_reports import build_prices_report
 
-        report = build_prices_report(prices, has_notes=not quiet)
-        show_report(report, {}, open_notes(quiet), as_json=json)
+        output.show(build_prices_report(prices, has_notes=not output.quiet))
         return
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_console
-    from elision.cli.outputs import print_json
     from elision.config import load_settings
-    from elision.lab.report.terminal import print_blocks
     from elision.wrap.findings import collect_findings
 
     findings = collect_findings(load_settings(), os.environ)
-    if json:
-        print_json("doctor", {"findings": [asdict(each) for each in findings]})
-    else:
-        print_blocks([_build_table([each for each in findings if not quiet or each.status != "ok"])], open_console())
+    table = _build_table([each for each in findings if not output.quiet or each.status != "ok"])
+    output.answer("doctor", {"findings": [asdict(each) for each in findings]}, table)
     if any(each.status == "failed" for each in findings):
         raise click.exceptions.Exit(1)
 

@@ -1,20 +1,20 @@
 """`elision demo --gateway`: the gateway at work without a key.
 
-    recorded run  ->  elision serve  ->  elision lab playback
+    recorded run  ->  gateway  ->  playback
 
-`elision lab playback` plays a recorded run as a provider, `elision serve` is in front of it, and this program works
-through the run as the agent did that made it: it sends what the agent sent, and gets what the model answered. Nothing
-leaves this machine. In a terminal it continues to serve until Ctrl-C, so that you can look at the dashboard.
+The playback server plays a recorded run as a provider, and the gateway is in front of it, both in threads of this
+process. This program works through the run as the agent did that made it: it sends what the agent sent, and gets what
+the model answered. Nothing leaves this machine. In a terminal it continues to serve until Ctrl-C, so that you can look
+at the dashboard.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +22,6 @@ import urllib.error
 import urllib.request
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.util import find_spec
@@ -32,12 +31,11 @@ from types import FrameType
 from typing import Any, Final
 
 from rich.console import Console
-from rich.live import Live
 from rich.text import Text
 
-from elision.cli.console import open_console, open_notes
-from elision.cli.outputs import print_json
-from elision.errors import ElisionError, MissingExtra
+from elision.cli.console import open_console
+from elision.cli.options import Output
+from elision.errors import MissingExtra
 from elision.formats.registry import read_runs
 from elision.lab.report.figures import format_share
 from elision.testing.follower import Follower
@@ -56,38 +54,52 @@ PACE: Final = 0.08
 Json = dict[str, Any]
 
 
-def run_gateway_demo(runs: Path, folder: Path | None, *, stays: bool | None, as_json: bool, quiet: bool) -> int:
-    """Send the run in the folder `runs` through a gateway; the exit code.
+def run_gateway_demo(runs: Path, folder: Path | None, output: Output, *, stays: bool | None) -> None:
+    """Send the run in the folder `runs` through a gateway.
 
     folder: where the session is kept; None: a new temporary one. stays: whether it serves until Ctrl-C; None: in a
     terminal. Raises MissingExtra and ElisionError.
     """
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "aiohttp")):
         raise MissingExtra("elision demo --gateway", "gateway")
+    from elision.gateway.gateway_thread import GatewayThread
+    from elision.gateway.settings import gateway_settings
+    from elision.testing.playback import Playback
+    from elision.testing.recorded_provider import Terms
+
     stop = DemoStop()
-    # The servers have sessions of their own: a signal ends this program alone, which then ends them.
     before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
     place = folder or Path(tempfile.mkdtemp(prefix="elision-demo-"))
     place.mkdir(parents=True, exist_ok=True)
     # With JSON, standard output has nothing else.
-    console = open_notes(quiet) if as_json else open_console()
+    console = output.notes if output.json else open_console()
     console.soft_wrap = True
-    run = runs / RUN
+    # Nothing is logged into what is shown.
+    logger = logging.getLogger("elision")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    run = next(each for each in read_runs(runs / RUN) if isinstance(each, Trajectory))
+    store = place / "demo.db"
     try:
-        with server(stop, "lab", "playback", str(run), "--port", "0", "--quiet") as provider:
-            upstream = ("--upstream-openai", provider, "--upstream-anthropic", provider)
-            kept = ("--store", f"sqlite:///{place / 'demo.db'}", "--strategy", STRATEGY)
-            with server(stop, "serve", "--port", "0", "--log", "none", *upstream, *kept) as gateway:
-                demonstrate(console, gateway, place / "demo.db", run, stop, stays=stays, as_json=as_json)
+        with Playback(run, Terms(played=True)) as provider:
+            settings = gateway_settings(
+                gateway_upstream_openai=provider.url,
+                gateway_upstream_anthropic=provider.url,
+                gateway_port=0,
+                gateway_log="none",
+                store=f"sqlite:///{store}",
+                strategy=STRATEGY,
+            )
+            with GatewayThread(settings) as gateway:
+                demonstrate(console, gateway.url, store, run, stop, output, stays=stays)
     except Stopped:
         console.print("\nStopped.")
     except KeyboardInterrupt:
         console.print("\nStopped at once.")
-        return 128 + signal.SIGINT
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 0
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error
@@ -124,30 +136,26 @@ class DemoStop:
 
 
 def demonstrate(
-    console: Console, gateway: str, store: Path, file: Path, stop: DemoStop, *, stays: bool | None, as_json: bool
+    console: Console, gateway: str, store: Path, run: Trajectory, stop: DemoStop, output: Output, *, stays: bool | None
 ) -> None:
-    """One run through the gateway, described as it goes."""
-    watched = console.is_terminal
+    """Send `run` through the gateway, and describe it as it goes."""
     console.print(Text.assemble(("Dashboard: ", "bold"), (f"{gateway}/", "bold cyan")))
     console.print(f"Store:     {store}\n", style="dim", markup=False)
-    run = next(each for each in read_runs(file) if isinstance(each, Trajectory))
     progress, shown = Progress(len(run.turns)), 0
     console.print(f"{run.id}: an agent's {len(run.turns)} recorded calls, asked again as {MODEL}\n", markup=False)
-    with Live(Text(""), console=console, refresh_per_second=12, transient=True) if watched else nullcontext() as live:
-        for call in work(run, gateway, stop):
-            for line in progress.describe_progress(call):
-                console.print(line)
-            if live is not None:
-                live.update(progress.line())
-                time.sleep(PACE)
-            elif call["figures"]["calls"] // 10 > shown:
-                shown += 1
-                console.print(progress.line())
-    stays = watched if stays is None else stays
+    for call in work(run, gateway, stop):
+        for line in progress.describe_progress(call):
+            console.print(line)
+        if call["figures"]["calls"] // 10 > shown:
+            shown += 1
+            console.print(progress.line())
+        if console.is_terminal:
+            time.sleep(PACE)
+    stays = console.is_terminal if stays is None else stays
     print_end(console, progress, gateway, store, stays=stays)
-    if as_json:
+    if output.json:
         session = {"session": progress.newest["name"], "store": f"sqlite:///{store}", "dashboard": f"{gateway}/"}
-        print_json("demo --gateway", session | progress.newest["figures"])
+        output.answer("demo --gateway", session | progress.newest["figures"])
     if stays:
         console.print("\nStill serving; Ctrl-C ends it.", style="dim")
         stop.wait()
@@ -189,11 +197,6 @@ def session(stop: DemoStop, gateway: str, name: str, after: int, of: int = 0) ->
                 raise
         # A call is written down behind its answer.
         time.sleep(PACE)
-
-
-def read_again(gateway: str, name: str, handle: str) -> Json:
-    """What stands in the store under a handle."""
-    return _fetch_json(f"{gateway}/elision/api/sessions/{_quote_name(name)}/observations/{handle}")
 
 
 def _quote_name(name: str) -> str:
@@ -253,20 +256,13 @@ def describe_saving(figures: Json) -> str:
     return f"{'−' if usd < 0 else ''}${abs(usd):.3f} ({format_share(abs(share))})"
 
 
-def caching(figures: Json) -> str:
-    """What cache breakpoints saved that the client does not set; "" where it sets its own."""
-    usd = figures["caching_usd"]
-    return f"; cache breakpoints, which the client does not set, saved ${usd:.3f} more" if usd > 0.0005 else ""
-
-
 def print_end(console: Console, progress: Progress, gateway: str, store: Path, *, stays: bool) -> None:
     """What came of it, one hidden result read again, and where to look. stays: whether the gateway goes on serving."""
     found, name = progress.newest["figures"], progress.newest["name"]
+    usd = found["caching_usd"]
+    caching = f"; cache breakpoints, which the client does not set, saved ${usd:.3f} more" if usd > 0.0005 else ""
     rows = [
-        (
-            "Saved",
-            f"{describe_saving(found)} by hiding, of ${found['raw_usd'] - found['caching_usd']:.3f}{caching(found)}",
-        ),
+        ("Saved", f"{describe_saving(found)} by hiding, of ${found['raw_usd'] - usd:.3f}{caching}"),
         ("Tokens", f"{found['sent_tokens']:,} sent of {found['raw_tokens']:,}"),
         ("Cache", f"{format_share(found['hit'])} of those sent were read from it, as the provider reported"),
         *_again(progress, gateway),
@@ -303,50 +299,9 @@ def _again(progress: Progress, gateway: str) -> Iterator[tuple[str, str]]:
     if not progress.hidden:
         return
     largest = max(progress.hidden, key=lambda each: each["tokens"] - each["left"])
-    kept = read_again(gateway, progress.newest["name"], largest["handle"])
+    session_url = f"{gateway}/elision/api/sessions/{_quote_name(progress.newest['name'])}"
+    kept = _fetch_json(f"{session_url}/observations/{largest['handle']}")
     yield "Hidden", largest["text"]
     yield "Kept", f"{kept['letters']:,} characters in the store, unchanged"
     if progress.offered:
         yield "Recall", f"a tool of the model since call {progress.offered}; this recorded model never uses it"
-
-
-# -- servers ----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def server(stop: DemoStop, *command: str) -> Iterator[str]:
-    """A `elision` command that serves; its address. It ends with this program, however that ends."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from elision.cli import main; main()", *command],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            # Ctrl-C is for this program, which ends them in their order.
-            start_new_session=True,
-        )
-        try:
-            yield _address(process, stop) or _raise_failure(errors, command[0])
-        finally:
-            process.terminate()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-
-
-def _address(process: subprocess.Popen[bytes], stop: DemoStop) -> str:
-    """What it says first: "OpenAI clients:    http://127.0.0.1:PORT/v1"; "" where it ends instead."""
-    assert process.stdout is not None
-    said, deadline = b"", time.monotonic() + PATIENCE
-    while b"\n" not in said and time.monotonic() < deadline:
-        stop.check()
-        if select.select([process.stdout], [], [], 0.5)[0]:
-            piece = os.read(process.stdout.fileno(), 4096)
-            if not piece:
-                return ""
-            said += piece
-    return said.partition(b"\n")[0].decode().split()[-1].removesuffix("/v1") if b"\n" in said else ""
-
-
-def _raise_failure(errors: Any, command: str) -> str:
-    errors.seek(0)
-    raise ElisionError(f"elision {command} does not come up: {errors.read().decode(errors='replace').strip()[-2_000:]}")

@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import click
-
 from elision.cli.declarations import Option
-from elision.cli.options import Json, Quiet, StoreUrl
+from elision.cli.options import Output, StoreUrl
 from elision.errors import MissingExtra, MissingStore, SettingError
 
 
 def mcp(
+    *,
     store: StoreUrl = None,
     session: Annotated[
         str,
@@ -49,28 +48,25 @@ def mcp(
             help="With --http: token that requests must send; required beyond this machine.",
         ),
     ] = "",
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Serve stored sessions to hosts of the Model Context Protocol: search, recall, what they cost and why.
 
     It only reads, so agents and gateways can write to the same store meanwhile. Hosts start it themselves with the
     command `elision mcp --store URL`.
     """
-    if json and not http:
+    if output.json and not http:
         raise SettingError("--json prints the address of --http; without it, standard output is the protocol's")
     if http and not token and not is_local(host):
         raise SettingError(f"--host {host}: others could read every session; give --token, or listen at 127.0.0.1")
     try:
-        from elision.mcp.http_transport import PATH, serve_http
-        from elision.mcp.mcp_server import build_mcp_server
+        from elision.mcp.mcp_server import PATH, build_mcp_server, serve_http
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic", "uvicorn"):
             raise
         raise MissingExtra("elision mcp", "mcp") from error
     from importlib.metadata import version
 
-    from elision.cli.console import name_store
     from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard
     from elision.mcp.session_scope import SessionScope
@@ -87,15 +83,14 @@ def mcp(
     )
     try:
         sessions.find_store()
-        name_store(store or settings.store, quiet=quiet)
+        output.name_store(store)
     except MissingStore as error:
         # Hosts start their servers first, and agents make the store later.
-        if not quiet:
-            click.echo(f"elision: {error}; waiting for it", err=True)
+        output.note(f"elision: {error}; waiting for it")
     server = build_mcp_server(sessions, version("elision"))
     try:
         if http:
-            serve_http(server, host, port, token, lambda bound: _announce(host, bound, PATH, as_json=json))
+            serve_http(server, host, port, token, lambda bound: _announce(host, bound, PATH, output))
         else:
             server.run("stdio")
     finally:
@@ -110,12 +105,9 @@ def is_local(host: str) -> bool:
         return False
 
 
-def _announce(host: str, port: int, path: str, *, as_json: bool) -> None:
-    from elision.cli.outputs import print_json
+def _announce(host: str, port: int, path: str, output: Output) -> None:
+    from elision.lab.report.report import Sentence
 
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{port}{path}"
-    if as_json:
-        print_json("mcp", {"url": url})
-    else:
-        click.echo(f"MCP: {url}")
+    output.answer("mcp", {"url": url}, Sentence(f"MCP: {url}", whole=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from elision.cli.declarations import Argument, Option
-from elision.cli.options import HtmlFile, Json, Model, Price, PriceSet, Quiet, choose_prices
+from elision.cli.options import HtmlFile, Output, Pricing
 from elision.errors import FormatError
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def outcomes(
+    *,
     runs: Annotated[
         list[str],
         Argument(
@@ -52,11 +53,8 @@ def outcomes(
     png_file: Annotated[
         Path | None, Option("--png", help="Write cost against solve rate as a picture.", rare=True)
     ] = None,
-    model: Model = None,
-    price: Price = None,
-    price_set: PriceSet = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    pricing: Pricing,
+    output: Output,
 ) -> None:
     """Join runs with their outcomes by instance id: cost against solve rate, strategy by strategy.
 
@@ -64,20 +62,18 @@ def outcomes(
     of their folder or file. A cost is the one that the recording states, or the reported usage at list prices.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_notes
-    from elision.cli.outputs import check_outputs, make_provenance, show_report
+    from elision.cli.outputs import check_outputs, make_provenance
     from elision.lab.outcomes import join_outcomes
     from elision.lab.outcomes_files import merge_outcomes, read_outcomes
     from elision.lab.outcomes_report import build_outcomes_report
     from elision.lab.outcomes_runs import InstanceNamer, load_tasks
 
-    notes = open_notes(quiet)
     files = {"html": html_file, "png": png_file}
     check_outputs(
         files, (Path(place) for _, place in map(_split_name, [*runs, *(reports or [])]) if not _is_store(place))
     )
-    prices = choose_prices(model, price, price_set)
-    with notes.status("reading"):
+    prices = pricing.choose()
+    with output.notes.status("reading"):
         found = merge_outcomes(read_outcomes(Path(path), name) for name, path in map(_split_name, reports or []))
         asked = [task for path in tasks or [] for task in load_tasks(path)]
         namer = InstanceNamer(found.instances, asked)
@@ -90,9 +86,7 @@ def outcomes(
         problems=problems,
         priced_as=prices.name if prices else "",
     )
-    failure = show_report(build_outcomes_report(study, make_provenance()), files, notes, as_json=json)
-    if failure is not None:
-        raise failure
+    output.show(build_outcomes_report(study, make_provenance()), files)
 
 
 def _load_runs(

@@ -15,14 +15,16 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
-from rich.console import Console
+import click
 
+from elision.cli.console import exit_on_reader_bug, open_console, page_output
 from elision.config.setting_readers import conceal_password
 from elision.errors import OutputError
-from elision.lab.report.report import SCHEMA, Provenance, Report, encode_report
+from elision.lab.report.report import Provenance, Report, encode_report
 from elision.trajectory.redact import DEFAULT
+from elision.trajectory.trajectory import Problem
 
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.
 OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -108,43 +110,37 @@ def encode_text(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def print_json(command: str, values: Mapping[str, Any]) -> None:
-    """Print the result of a command as JSON: its schema and the command, then `values`."""
-    _print_object({"schema": SCHEMA, "command": command, **values})
-
-
-def _print_object(values: Mapping[str, Any]) -> None:
-    text = json.dumps(values, indent=1, allow_nan=False)
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def show_report(
     report: Report,
     files: Mapping[str, Path | None],
-    notes: Console,
     *,
     as_json: bool,
-    render: Callable[[str], bytes] | None = None,
-) -> OutputError | None:
-    """Write `report` to each of `files` (kind -> path, None for none), and print it, as JSON if asked for.
+    note: Callable[[str], None],
+    render: Callable[[str], bytes] | None,
+    problems: Iterable[Problem],
+    finished: bool,
+) -> None:
+    """Write and print `report`, as `Output.show` says. note: prints on standard error.
 
-    The files come first: a reader that closes our output must not cost them. render: makes what is neither a page nor
-    a picture. Returns the first refusal, to be raised when the work is shown: it costs neither the other files nor
-    what is printed.
+    The files come first: a reader that closes our output must not cost them. The first refusal costs neither the other
+    files nor what is printed.
     """
-    # Slow to import; --json without a file needs none of it.
-    failure = _write_files(files, lambda kind: _render_file(report, kind, render), notes)
+    failure = _write_files(files, lambda kind: _render_file(report, kind, render), note)
     if as_json:
-        _print_object(encode_report(report))
-        return failure
-    from elision.cli.console import open_console, page_output
-    from elision.lab.report.terminal import print_report
+        sys.stdout.write(json.dumps(encode_report(report), indent=1, allow_nan=False) + "\n")
+        sys.stdout.flush()
+    else:
+        # Slow to import; JSON needs none of it.
+        from elision.lab.report.terminal import print_report
 
-    console = open_console()
-    with page_output(console) if report.is_paged else nullcontext():
-        print_report(report, console)
-    return failure
+        console = open_console()
+        with page_output(console) if report.is_paged else nullcontext():
+            print_report(report, console)
+    if failure is not None:
+        raise failure
+    if not finished:
+        raise click.exceptions.Exit(130)
+    exit_on_reader_bug(problems)
 
 
 def _render_file(report: Report, kind: str, render: Callable[[str], bytes] | None) -> bytes:
@@ -161,9 +157,9 @@ def _render_file(report: Report, kind: str, render: Callable[[str], bytes] | Non
 
 
 def _write_files(
-    files: Mapping[str, Path | None], render: Callable[[str], bytes], notes: Console
+    files: Mapping[str, Path | None], render: Callable[[str], bytes], note: Callable[[str], None]
 ) -> OutputError | None:
-    """Write what is asked for, and name it in `notes`."""
+    """Write what is asked for, and name it. Return the first refusal."""
     failure = None
     for kind, path in files.items():
         if path is None:
@@ -174,7 +170,7 @@ def _write_files(
             continue
         try:
             replace_file(path, [content])
-            notes.print(f"wrote {path}", markup=False, highlight=False)
+            note(f"wrote {path}")
         except OutputError as error:
             failure = failure or error
     return failure

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Final
 
 import click
 
 from elision.cli.declarations import Argument, Option
-from elision.cli.options import Json, Quiet, SessionName, StoreUrl
+from elision.cli.options import Output, SessionName, StoreUrl
 from elision.errors import SettingError, UnknownHandle
 from elision.trajectory.control_characters import make_visible
 
 if TYPE_CHECKING:
+    from elision.lab.report.report import Sentence, Words
     from elision.manager.observation_text import TextPart
     from elision.stores.store import Hit, SessionInfo, Store
     from elision.trajectory.plan import Key
@@ -26,6 +26,7 @@ _ALL: Final = sys.maxsize
 
 
 def recall(
+    *,
     session: SessionName,
     name: Annotated[str, Argument(metavar="HANDLE", help="The handle in a placeholder, such as t12.1.")] = "",
     lines: Annotated[str, Option("--lines", help="Only these lines: 40-80, 40- or 7.")] = "",
@@ -39,41 +40,43 @@ def recall(
         bool, Option("--raw", help="Write the stored bytes, control characters included; not to a terminal.")
     ] = False,
     store: StoreUrl = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Print a tool result of a session in full, hidden or not, or search the session.
 
     Control characters appear as symbols, because a terminal would act on them.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import name_store
-    from elision.cli.outputs import print_json
-    from elision.cli.session_names import choose_session
-    from elision.config import load_settings
+    from elision.cli.session_names import choose_session, format_session_name
     from elision.manager.observation_text import TextPart, extract_part
-    from elision.stores.store_urls import open_existing
 
     part = TextPart(lines=lines, pattern=pattern, head=head)
-    _check_options(name, part, search, raw=raw, as_json=json)
-    with closing(open_existing(name_store(store or load_settings().store, quiet=quiet))) as opened:
+    _check_options(name, part, search, raw=raw, as_json=output.json)
+    with output.open_store(store) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         if search:
             hits = opened.search(info.key, search, HITS)
-            _check_hits(hits, info, search)
-            if json:
-                places = [{"handle": each.handle, "tool": each.tool, "excerpt": each.excerpt} for each in hits]
-                print_json("sessions recall", {"session": info.key, "search": search, "hits": places})
-            else:
-                _print_hits(hits)
+            if not hits:
+                named, wanted = (format_session_name(each) for each in (info.key, search))
+                raise UnknownHandle(f"session {named!r}: {wanted!r} does not occur in it; all words must occur")
+            places = [{"handle": each.handle, "tool": each.tool, "excerpt": each.excerpt} for each in hits]
+            output.answer("sessions recall", {"session": info.key, "search": search, "hits": places}, *_list_hits(hits))
             return
         text, others = _find_observation(opened, sessions, info, name)
-    if json:
-        shown = extract_part(text, part, _ALL)
-        print_json("sessions recall", {"session": info.key, "handle": name, "text": shown, "not_text": others})
-    else:
-        _print_text(text, [] if quiet else others, part, raw=raw)
+    shown = extract_part(text, part, _ALL)
+    if raw:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(shown.encode("utf-8", "surrogatepass"))
+        return
+    if output.json:
+        data = {"session": info.key, "handle": name, "text": shown, "not_text": others}
+        output.answer("sessions recall", data)
+        return
+    click.echo(make_visible(shown).removesuffix("\n"))
+    if others:
+        kinds = ", ".join(map(format_session_name, others))
+        output.note(f"elision: in addition to the text there is {kinds}, which is not shown")
 
 
 def _check_options(name: str, part: TextPart, search: str, *, raw: bool, as_json: bool) -> None:
@@ -148,50 +151,18 @@ def _explain_missing_handle(store: Store, info: SessionInfo, key: Key) -> str:
     return f"{where}: turn {key[0]} has only {' to '.join(dict.fromkeys((handles[0], handles[-1])))}"
 
 
-def _print_text(text: str, others: list[str], part: TextPart, *, raw: bool) -> None:
+def _list_hits(hits: Sequence[Hit]) -> list[Sentence]:
+    """Return a line for each place, the newest turn first; whole where another program reads it."""
     from elision.cli.session_names import format_session_name
-    from elision.manager.observation_text import extract_part
+    from elision.lab.report.report import Sentence
 
-    if raw:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(extract_part(text, part, _ALL).encode("utf-8", "surrogatepass"))
-        return
-    click.echo(make_visible(extract_part(text, part, _ALL)).removesuffix("\n"))
-    if others:
-        click.echo(
-            f"elision: in addition to the text there is {', '.join(map(format_session_name, others))}, "
-            f"which is not shown",
-            err=True,
-        )
-
-
-# -- words ------------------------------------------------------------------------------------------------------------
-
-
-def _check_hits(hits: Sequence[Hit], info: SessionInfo, words: str) -> None:
-    """Raise UnknownHandle if there is none."""
-    from elision.cli.session_names import format_session_name
-
-    if not hits:
-        session = format_session_name(info.key)
-        wanted = format_session_name(words)
-        raise UnknownHandle(f"session {session!r}: {wanted!r} does not occur in it; all words must occur")
-
-
-def _print_hits(hits: Sequence[Hit]) -> None:
-    """A line for each place, the newest turn first."""
-    from rich.text import Text
-
-    from elision.cli.console import open_console
-    from elision.cli.session_names import format_session_name
-
-    console = open_console()
+    names = max(len(hit.handle) for hit in hits)
     tools = [format_session_name(hit.tool) if hit.tool else "said" for hit in hits]
-    name_width = max(len(hit.handle) for hit in hits)
-    tool_width = max(map(len, tools))
+    widest = max(map(len, tools))
+    is_cut = sys.stdout.isatty()
+    lines = []
     for hit, tool in zip(hits, tools, strict=True):
-        line = Text.assemble((f"{hit.handle:<{name_width}}", "bold"), "  ", (f"{tool:<{tool_width}}", "cyan"))
-        line.append(f"  {format_session_name(hit.excerpt)}")
-        # Whole where another program reads it.
-        cut = console.is_terminal
-        console.print(line, no_wrap=True, overflow="ellipsis" if cut else "ignore", crop=cut)
+        excerpt = f"  {format_session_name(hit.excerpt)}"
+        words: Words = [(hit.handle.ljust(names + 2), "strong"), (tool.ljust(widest), "note"), excerpt]
+        lines.append(Sentence(words, whole=not is_cut, clipped=is_cut))
+    return lines

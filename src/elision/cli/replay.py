@@ -5,38 +5,29 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import click
 
 from elision.cli.declarations import Option
 from elision.cli.options import (
     Dialect,
     HtmlFile,
     Jobs,
-    Json,
-    Price,
-    PriceSet,
-    Quiet,
-    RunModel,
+    Output,
+    Pricing,
     RunPaths,
     SqlText,
     StudyReport,
-    StudyShard,
-    StudyUrl,
-    StudyWorkers,
+    StudyRequest,
     Tokens,
     check_memory_paths,
     check_study_extra,
-    choose_prices,
 )
-from elision.errors import FormatError, OutputError, SpecError, install
+from elision.errors import FormatError, SpecError, install
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from elision.lab.replay_summarizer import ReplaySummarizer
     from elision.lab.replay_workers import StudyProgress
     from elision.lab.report.report import Section
@@ -88,11 +79,10 @@ SummarizerCache = Annotated[
 
 
 def replay(
+    *,
     paths: RunPaths = None,
     strategy: Strategies = None,
-    model: RunModel = None,
-    price: Price = None,
-    price_set: PriceSet = None,
+    pricing: Pricing,
     tokens: Tokens = "o200k",
     dialect: Dialect = "openai",
     rules: Annotated[
@@ -116,17 +106,14 @@ def replay(
     base_url: SummarizerUrl = None,
     summarizer_prices: SummarizerPrices = None,
     summarizer_cache: SummarizerCache = None,
-    out: StudyUrl = None,
-    workers: StudyWorkers = None,
-    shard: StudyShard = None,
+    study: StudyRequest,
     calls: Annotated[
         bool,
         Option("--calls", help="Keep the calls of each run in the study, for the chart of contexts.", rare=True),
     ] = False,
     report: StudyReport = None,
     sql: SqlText = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Replay recorded runs under every strategy and price them as they would be billed.
 
@@ -135,38 +122,35 @@ def replay(
     folder or object store: run the command again to continue, and use --report at any time.
     """
     if forecast:
-        from elision.cli.forecast_text import show_forecasts
+        from elision.cli.strategy_reports import show_forecasts
 
         if paths:
             raise SpecError("--forecast is about a typical coding run: leave out the recorded runs")
-        show_forecasts(strategy or [], choose_prices(model, price, price_set), as_json=json)
+        show_forecasts(strategy or [], pricing.choose(), output)
         return
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_notes
     from elision.cli.outputs import check_outputs
-    from elision.cli.reader_bugs import exit_on_reader_bug
     from elision.lab.run_loading import load_runs, set_recorded_windows
     from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
     from elision.lab.study_settings import StudySettings, parse_candidates
     from elision.providers.provider_table import find_provider
 
-    notes = open_notes(quiet)
     files = {"html": html_file, "png": png_file}
     if report is not None or sql is not None:
-        _report_stored_study(paths, report, sql, files, notes, as_json=json)
+        _report_stored_study(paths, report, sql, files, output)
         return
     if not paths:
         raise SpecError("give the recorded runs: files or folders; or --report STUDY")
     if rules:
-        from elision.cli.rule_matches import show_rule_matches
+        from elision.cli.strategy_reports import show_rule_matches
 
-        show_rule_matches(strategy or [], check_memory_paths(paths), tokens, as_json=json, quiet=quiet)
+        show_rule_matches(strategy or [], check_memory_paths(paths), tokens, output)
         return
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
     has_hindsight = not no_hindsight and find_spec("numpy") is not None
     candidates = parse_candidates(strategy or [], hindsight=has_hindsight, model_summaries=writer is not None)
     settings = StudySettings(
-        prices=choose_prices(model, price, price_set),
+        prices=pricing.choose(),
         candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
@@ -175,9 +159,8 @@ def replay(
         summarizer=writer,
     )
     if not (has_hindsight or no_hindsight):
-        said = f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}"
-        notes.print(said, markup=False, highlight=False)
-    if out is not None:
+        output.note(f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}")
+    if study.out:
         refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
         if named := [name for name, value in refused.items() if value]:
             raise SpecError(f"{named[0]} is not for a study (--out); --workers sets the number of processes for one")
@@ -185,44 +168,29 @@ def replay(
         from elision.cli import studies
 
         check_outputs(files, studies.list_paths(paths))
-        request = studies.StudyRequest(out, workers or "", shard or "")
-        given = {"model": model, "price": price, "price_set": price_set}
-        if studies.run_replay_study(paths, settings, given, request, calls=calls, errors=notes):
-            _report_stored_study(None, out, None, files, notes, as_json=json)
+        if studies.run_replay_study(paths, settings, asdict(pricing), study, output, calls=calls):
+            _report_stored_study(None, study.out, None, files, output)
         return
-    given_options = {"--workers": workers, "--shard": shard, "--calls": calls}
+    given_options = {"--workers": study.workers, "--shard": study.shard, "--calls": calls}
     if named := [name for name, value in given_options.items() if value]:
         raise SpecError(f"{named[0]} is for a study; give --out FOLDER as well")
     places = check_memory_paths(paths)
     check_outputs(files, places)
     windows = dict(map(_parse_window, recorded_window or []))
-    with notes.status("reading"):
+    with output.notes.status("reading"):
         loaded = set_recorded_windows(load_runs(places), windows)
     if writer is not None:
-        notes.print(
-            f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}", markup=False, highlight=False
-        )
-    result = _run(settings, loaded, jobs or os.cpu_count() or 1, notes)
+        output.note(f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}")
+    result = _run(settings, loaded, jobs or os.cpu_count() or 1, output)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices) if result.rows else ""
     recorded = list_recorded_models(loaded.runs)
-    failure = _report_study(result, files, recorded, priced, notes, as_json=json, paths=paths, runs=len(loaded.runs))
-    if failure is not None:
-        raise failure
-    if not result.finished:
-        raise click.exceptions.Exit(130)
-    exit_on_reader_bug(result.problems)
+    _report_study(result, files, recorded, priced, output, finished=result.finished, paths=paths, runs=len(loaded.runs))
     if not result.rows:
         raise FormatError("no run was replayed: " + "; ".join(map(str, result.problems[:3])))
 
 
 def _report_stored_study(
-    paths: list[str] | None,
-    url: str | None,
-    sql: str | None,
-    files: Mapping[str, Path | None],
-    notes: Console,
-    *,
-    as_json: bool,
+    paths: list[str] | None, url: str | None, sql: str | None, files: Mapping[str, Path | None], output: Output
 ) -> None:
     """Report a study, or print what a query finds in it."""
     if paths or url is None:
@@ -230,18 +198,14 @@ def _report_stored_study(
     check_study_extra("--report")
     from elision.cli import studies
     from elision.cli.outputs import check_outputs
-    from elision.cli.reader_bugs import exit_on_reader_bug
     from elision.lab.run_prices import describe_models
 
     if sql is not None:
-        studies.print_query(url, sql, as_json=as_json)
+        studies.print_query(url, sql, output)
         return
     check_outputs(files)
     found = studies.load_replay_study(url)
-    failure = _report_study(found.study, files, describe_models(found.recorded), found.priced, notes, as_json=as_json)
-    if failure is not None:
-        raise failure
-    exit_on_reader_bug(found.study.problems)
+    _report_study(found.study, files, describe_models(found.recorded), found.priced, output)
 
 
 def _report_study(
@@ -249,35 +213,34 @@ def _report_study(
     files: Mapping[str, Path | None],
     recorded: str,
     priced: str,
-    notes: Console,
+    output: Output,
     *,
-    as_json: bool,
+    finished: bool = True,
     paths: Sequence[str] = (),
     runs: int = 0,
-) -> OutputError | None:
-    """Write the files and print the tables, or JSON; the refusal of a file, if any.
+) -> None:
+    """Write the files and print the tables, or JSON.
 
     recorded: models and bills of the runs. priced: as what they are priced. paths: that the runs were read from.
     """
-    from elision.cli.console import open_console
-    from elision.cli.outputs import make_provenance, show_report
+    from elision.cli.outputs import make_provenance
     from elision.lab.report.replay_report import build_replay_report
-    from elision.lab.report.terminal import print_section
 
     report = build_replay_report(result, make_provenance(recorded))
-    failure = show_report(report, files if result.rows else {}, notes, as_json=as_json)
-    if result.rows and not notes.quiet:
+    if result.rows:
         said = f"Recorded as {recorded}; priced here as {priced}."
         if paths and "billed" in recorded:
             said += f" `{shlex.join(['elision', 'audit', '--calibrate', *paths])}` compares recorded bills."
-        notes.print(said, markup=False, highlight=False)
-        page = files["html"]
-        if not as_json:
-            is_written = page is not None and failure is None and str(page) != "-"
-            print_section(build_next_steps(page if is_written else None, paths, runs), open_console())
-    elif not result.rows and any(files.values()):
-        notes.print("Nothing is written, since no run is finished.")
-    return failure
+        output.note(said)
+        if not output.quiet:
+            page = files["html"]
+            steps = build_next_steps(None if str(page) == "-" else page, paths, runs)
+            report = replace(report, sections=[*report.sections, steps])
+    else:
+        if any(files.values()):
+            output.note("Nothing is written, since no run is finished.")
+        files = {}
+    output.show(report, files, problems=result.problems, finished=finished)
 
 
 def build_next_steps(page: Path | None, paths: Sequence[str] = (), runs: int = 0) -> Section:
@@ -296,7 +259,7 @@ def build_next_steps(page: Path | None, paths: Sequence[str] = (), runs: int = 0
         steps.append(f"a call as it is sent   {shlex.join(['elision', 'view', *paths, '--call', 'last'])}")
     steps.append("in front of an agent   elision serve")
     # On one line whatever the width, so that a click opens the address and a copy is whole.
-    return Section("Next", [Sentence(step, whole=True) for step in steps])
+    return Section("Next", [Sentence(step, whole=True) for step in steps], only="terminal")
 
 
 def _choose_summarizer(
@@ -339,11 +302,11 @@ def _parse_window(text: str) -> tuple[str, int]:
     return reader, int(number)
 
 
-def _run(settings: StudySettings, loaded: Loaded, jobs: int, notes: Console) -> Study:
-    from elision.cli.progress_meter import ProgressMeter
+def _run(settings: StudySettings, loaded: Loaded, jobs: int, output: Output) -> Study:
+    from elision.cli.console import ProgressMeter
     from elision.lab.study import run_study
 
-    with ProgressMeter(notes, "replaying") as meter:
+    with ProgressMeter(output.notes, "replaying") as meter:
 
         def show(progress: StudyProgress) -> None:
             done = f"{progress.finished} of {progress.every} replays finished"

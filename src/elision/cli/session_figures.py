@@ -1,4 +1,4 @@
-"""The figures of a session that `elision sessions` lists, kept from one listing to the next.
+"""The figures of a session that `elision sessions` lists, kept from one listing to the next, and a saving in words.
 
 To read a log costs tens of milliseconds, and to count its tokens first loads a vocabulary for 0.4 s. So the figures of
 a session are kept in the user's cache folder until the session changes. Names of sessions are kept as hashes only.
@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import platformdirs
 
+from elision.lab.report.figures import format_change, format_usd
+
 if TYPE_CHECKING:
     from elision.manager.session_history import SessionReport
     from elision.stores.store import SessionInfo, Store
     from elision.strategies.guards import Guards
+    from elision.telemetry.diagnostics import Costs
     from elision.trajectory.prices import Prices
 
 #: Sessions whose figures are kept; those that were listed last.
@@ -81,13 +84,17 @@ class FigureReader:
         records, changed, figures = self._kept.get(self._hash_name(info), (0, 0.0, None))
         if figures is not None and (records, changed) == (info.records, info.changed):
             return figures
+        return self.keep(info, self.load_report(info))
+
+    def load_report(self, info: SessionInfo) -> SessionReport:
+        """Return the whole report of a session. Raises StoreError where its log cannot be read."""
         # Slow to import, and not needed where the figures are kept.
         from elision.manager.session_history import add_plateau_guard, load_session_log
         from elision.trajectory.tokens import Sizer, make_counter
 
         sizer = Sizer(make_counter(self._tokens))
-        log = load_session_log(self._store, info, sizer, add_plateau_guard(self._guards), self._prices)
-        return self.keep(info, log.build_report())
+        guards = add_plateau_guard(self._guards)
+        return load_session_log(self._store, info, sizer, guards, self._prices).build_report()
 
     def keep(self, info: SessionInfo, report: SessionReport) -> SessionFigures:
         """Return the figures of a report; `save` writes them to the file."""
@@ -149,3 +156,25 @@ def compute_figures(report: SessionReport) -> SessionFigures:
         mode="shadow" if report.shadow else "",
         guard=guard,
     )
+
+
+def choose_mood(saved_usd: float) -> str:
+    """Return the mood of a saving: better, worse where it cost more, "" for nothing."""
+    if saved_usd > 0:
+        return "better"
+    return "worse" if saved_usd < 0 else ""
+
+
+def describe_hiding(costs: Costs) -> str:
+    """`hiding saved $0.12 (−18 %)`: net, as a share of the bill of sending everything with the same cache."""
+    change = format_change(costs.hiding_ratio)
+    if costs.hiding < 0:
+        return f"hiding cost {format_usd(-costs.hiding)} more ({change})"
+    return f"hiding saved {format_usd(costs.hiding)} ({change})"
+
+
+def describe_caching(costs: Costs) -> str:
+    """What cache breakpoints of ours saved where the client sets none; "" where they did not."""
+    if costs.caching <= 0:
+        return ""
+    return f"cache breakpoints, which the client does not set, saved {format_usd(costs.caching)}"

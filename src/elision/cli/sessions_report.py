@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elision.cli.amounts import format_duration, format_size
-from elision.cli.savings import choose_mood, format_signed_usd
-from elision.cli.session_figures import SessionFigures
+from elision.cli.session_figures import SessionFigures, choose_mood
 from elision.cli.session_names import format_session_name
 from elision.lab.ratios import divide_or_none, divide_or_zero
 from elision.lab.report import figures
@@ -66,7 +64,7 @@ def build_sizes_report(
     footprint: Footprint, sessions: Sequence[SessionInfo], now: float, data: Mapping[str, Any]
 ) -> Report:
     """Return the whole store, and its largest sessions; no log is read."""
-    headline = f"{format_size(footprint.stored_bytes)} for {format_size(footprint.raw_bytes)} of logs"
+    headline = f"{figures.format_size(footprint.stored_bytes)} for {figures.format_size(footprint.raw_bytes)} of logs"
     ratio = divide_or_zero(footprint.raw_bytes, footprint.stored_bytes)
     if ratio >= 1.05:
         headline += f", {ratio:.1f} times smaller"
@@ -83,7 +81,7 @@ def build_sizes_report(
         TableRow(
             [
                 name_session(info),
-                format_size(info.raw_bytes),
+                figures.format_size(info.raw_bytes),
                 figures.format_share(divide_or_none(info.raw_bytes, footprint.raw_bytes)),
                 figures.format_count(info.turns),
                 figures.format_count(info.records),
@@ -123,7 +121,7 @@ def printable_key(key: str) -> str:
 
 
 def format_age(info: SessionInfo, now: float) -> str:
-    return f"{format_duration(now - info.changed)} ago"
+    return f"{figures.format_duration(now - info.changed)} ago"
 
 
 def _write_headline(rows: Sequence[ListedSession], number: int) -> str:
@@ -157,29 +155,23 @@ class _SessionColumn:
 
 
 def _build_table(rows: Sequence[ListedSession], now: float) -> Table:
-    columns = [each for each in _list_columns(now) if any(map(each.needed, rows))]
-    return Table(
-        [Column("session"), *(Column(each.title, each.keep, each.side) for each in columns)],
-        [TableRow([_write_name(row), *(each.cell(row) for each in columns)]) for row in rows],
-        least=_NAME,
-    )
-
-
-def _write_name(row: ListedSession) -> Words:
-    name = format_session_name(row.name)
-    if not row.front:
-        return [(name, "strong")]
-    return [(row.front, "quiet"), name, (f" ({row.info.relation or 'child'})", "quiet")]
-
-
-def _list_columns(now: float) -> list[_SessionColumn]:
-    return [
+    every = [
         _SessionColumn("task", 11.5, lambda row: row.task, side="clip", needed=lambda row: bool(row.task)),
         _SessionColumn("turns", 11, lambda row: figures.format_count(row.info.turns)),
         *_COUNTED,
         _SessionColumn("changed", 10, lambda row: format_age(row.info, now)),
         *_SAID,
     ]
+    columns = [each for each in every if any(map(each.needed, rows))]
+    table = []
+    for row in rows:
+        text = format_session_name(row.name)
+        name: Words = [(text, "strong")]
+        if row.front:
+            name = [(row.front, "quiet"), text, (f" ({row.info.relation or 'child'})", "quiet")]
+        table.append(TableRow([name, *(each.cell(row) for each in columns)]))
+    headings = [Column("session"), *(Column(each.title, each.keep, each.side) for each in columns)]
+    return Table(headings, table, least=_NAME)
 
 
 def _figure_cell(cell: Callable[[SessionFigures], Words]) -> Callable[[ListedSession], Words]:
@@ -203,12 +195,12 @@ _COUNTED: Final = (
         6,
         _figure_cell(lambda found: figures.format_change(divide_or_none(found.sent_tokens, found.raw_tokens))),
     ),
-    _SessionColumn("cost", 9, _figure_cell(lambda found: format_signed_usd(found.cost))),
+    _SessionColumn("cost", 9, _figure_cell(lambda found: figures.format_signed_usd(found.cost))),
     _SessionColumn(
-        "saved", 12, _figure_cell(lambda found: [(format_signed_usd(found.saved), choose_mood(found.saved))])
+        "saved", 12, _figure_cell(lambda found: [(figures.format_signed_usd(found.saved), choose_mood(found.saved))])
     ),
     _SessionColumn(
-        "by cache", 5, _figure_cell(lambda found: format_signed_usd(found.by_cache)), needed=_has_caching_saved
+        "by cache", 5, _figure_cell(lambda found: figures.format_signed_usd(found.by_cache)), needed=_has_caching_saved
     ),
     _SessionColumn("rewrites", 4, _count_cell(lambda found: found.rewrites)),
     _SessionColumn("summaries", 3, _count_cell(lambda found: found.summaries)),
@@ -251,7 +243,9 @@ def _list_notes(rows: Sequence[ListedSession], number: int) -> Iterator[str]:
     models = sorted({found.model for found in unpriced if found.model})
     notes = []
     if models:
-        notes.append(f"No prices are known for {_list_models(models)}: priced as {unpriced[0].priced_as}.")
+        more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
+        named = ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more
+        notes.append(f"No prices are known for {named}: priced as {unpriced[0].priced_as}.")
     if not all(found.model for found in unpriced):
         notes.append(f"Sessions without a known model are priced as {unpriced[0].priced_as}.")
     if unpriced:
@@ -262,8 +256,3 @@ def _list_notes(rows: Sequence[ListedSession], number: int) -> Iterator[str]:
         yield "by cache: saved by Elision's cache breakpoints if the client sets none."
     if any(row.figures and row.figures.mode for row in rows):
         yield "shadow: requests were sent unchanged, and the figures are hypothetical."
-
-
-def _list_models(models: Sequence[str]) -> str:
-    more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
-    return ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more

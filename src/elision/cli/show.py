@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 from elision.cli.declarations import Option
-from elision.cli.options import Json, Model, Price, PriceSet, Quiet, SessionName, StoreUrl, Tokens, choose_prices
+from elision.cli.options import Output, Pricing, SessionName, StoreUrl, Tokens
 
 if TYPE_CHECKING:
     from elision.manager.session_history import SessionLog
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(
+    *,
     session: SessionName,
     call: Annotated[str | None, Option("--call", help="One call as it was sent: 1, 2, ... or last.")] = None,
     store: StoreUrl = None,
@@ -21,41 +21,33 @@ def show(
     dialect: Annotated[
         str, Option("--dialect", help="With --call: shape of the messages; default: the session's.", rare=True)
     ] = "",
-    model: Model = None,
-    price: Price = None,
-    prices: PriceSet = None,
+    pricing: Pricing,
     tokens: Tokens = "o200k",
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Show what was hidden in a session, when and why, and what it saved."""
     # Slow to import, and help needs none of it.
-    from elision.cli.console import name_store, open_notes
-    from elision.cli.outputs import show_report
     from elision.cli.session_names import choose_session
     from elision.config import load_settings
     from elision.lab.run_as_recorded import sizer
     from elision.manager.session_history import add_plateau_guard, load_session_log
-    from elision.stores.store_urls import open_existing
 
-    rates = choose_prices(model, price, prices)
+    rates = pricing.choose()
     found = load_settings()
-    with closing(open_existing(name_store(store or found.store, quiet=quiet))) as opened:
+    with output.open_store(store) as opened:
         sessions = opened.sessions()
         info = choose_session(sessions, session)
         log = load_session_log(opened, info, sizer(dialect or "openai", tokens), add_plateau_guard(found.guards), rates)
     if call is not None:
-        from elision.cli.show_call import build_call_report
+        from elision.cli.view_report import build_call_report
 
-        report = build_call_report(log, call, dialect, full=full)
-        show_report(report, {}, open_notes(quiet), as_json=json)
+        output.show(build_call_report(log, call, dialect, full=full))
         return
     from elision.cli.show_report import build_session_report
 
     branches = [each for each in sessions if each.parent == info.key and each.key != info.key]
-    data = _encode_log(log, found.redaction) if json else {}
-    report = build_session_report(log.build_report(), branches, data, full=full, redaction=found.redaction)
-    show_report(report, {}, open_notes(quiet), as_json=json)
+    data = _encode_log(log, found.redaction) if output.json else {}
+    output.show(build_session_report(log.build_report(), branches, data, full=full, redaction=found.redaction))
 
 
 def _encode_log(log: SessionLog, redaction: Redaction) -> dict[str, Any]:

@@ -10,10 +10,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from elision.cli.amounts import format_duration
-from elision.cli.savings import choose_mood, describe_caching, describe_hiding, format_signed_usd
+from elision.cli.session_figures import choose_mood, describe_caching, describe_hiding
 from elision.cli.session_names import format_session_name
-from elision.cli.show_chart import draw_chart
 from elision.lab.report import figures
 from elision.lab.report.report import (
     Block,
@@ -28,10 +26,8 @@ from elision.lab.report.report import (
     Words,
 )
 from elision.manager.session_history import CallReport, SessionReport
-from elision.manager.summary_list import SessionSummary
 from elision.stores.store import SessionInfo
-from elision.telemetry.context_report import ContextReport
-from elision.telemetry.diagnostics import Diagnostics, Hidden
+from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
 from elision.trajectory.control_characters import escape_controls
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import make_handle
@@ -46,6 +42,18 @@ LAST = 16
 SUMMARY_LINES: Final = 3
 #: Hours from which on time is told in days.
 _DAYS: Final = 48
+#: Rows of a chart.
+HEIGHT: Final = 6
+#: Cells of the scale in front of it.
+SCALE: Final = 7
+#: Cells of a chart at most, however wide the terminal.
+WIDEST: Final = 160
+#: Cells of a call at most.
+WIDE: Final = 4
+#: Raw contexts that are larger by more than this leave the chart at its top, so that what was sent can be seen.
+TALLEST: Final = 4.0
+_EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
+_RAW: Final = "░"
 
 
 def build_session_report(
@@ -67,9 +75,22 @@ def build_session_report(
         headline, sections = f"{name}: no call yet, {turns} kept", []
     else:
         headline = f"{name}: {describe_hiding(end.costs)}"
-        facts = [*_list_totals(account, end), *_list_branches(branches)]
+        now = time.time()
+        facts = [*_list_totals(account, end)]
+        for place, info in enumerate(branches):
+            turns = figures.format_plural(info.turns, "turn")
+            changed = f"changed {figures.format_duration(now - info.changed)} ago"
+            branch = f"{format_session_name(info.key)} · {info.relation or 'child'} · {turns} · {changed}"
+            facts.append(("" if place else "branches", branch))
+        sent = [each.sent_tokens for each in account.calls]
+        raw = [max(each.raw_tokens, each.sent_tokens) for each in account.calls]
+        hidden = ", ░ hidden or summarized" if raw != sent else ""
+        chart: list[Block] = [
+            Chart("context", "the context over the calls", rows=partial(draw_chart, sent, raw)),
+            Sentence(f"context in tokens, call 1 to {len(sent)}: █ sent{hidden}", "quiet"),
+        ]
         sections = [
-            Section("", _build_chart(account)),
+            Section("", chart),
             Section("", [Facts(facts)]),
             Section("", list(_build_timeline(account, full=full))),
             Section("summaries", list(_show_summaries(account, redaction, full=full))),
@@ -84,18 +105,15 @@ def build_session_report(
     )
 
 
-def _build_chart(account: SessionReport) -> list[Block]:
-    sent = [each.sent_tokens for each in account.calls]
-    raw = [max(each.raw_tokens, each.sent_tokens) for each in account.calls]
-    hidden = ", ░ hidden or summarized" if raw != sent else ""
-    key = f"context in tokens, call 1 to {len(sent)}: █ sent{hidden}"
-    return [Chart("context", "the context over the calls", rows=partial(draw_chart, sent, raw)), Sentence(key, "quiet")]
-
-
 def _show_summaries(account: SessionReport, redaction: Redaction, *, full: bool) -> Iterator[Block]:
     """Yield every summary with its beginning, or whole."""
     for entry in account.summaries:
-        yield Sentence(_describe_entry(entry))
+        first, last = entry.covers_turns
+        writer = escape_controls(entry.writer) or "a function of one's own"
+        cost = f", {figures.format_usd(entry.usd)}" if entry.usd else ""
+        call, tokens = figures.format_count(entry.call), figures.format_tokens(entry.tokens)
+        made = f" at call {call}, {tokens} tokens, by {writer}{cost}"
+        yield Sentence([(f"turns {first}-{last}", "summary"), made])
         lines = redaction.redact_text(entry.text).strip().splitlines()
         shown = lines if full else lines[:SUMMARY_LINES]
         for line in shown:
@@ -119,7 +137,11 @@ def _build_timeline(account: SessionReport, *, full: bool) -> Iterator[Block]:
         yield Sentence(f"Nothing was {hidden} in {calls}; at the last one: {reason}.")
         return
     columns = [Column("call"), Column("at", 1), Column("context", 3), Column("saved", 4)]
-    saved = list(_accumulate_savings(account, told))
+    # Net USD that hiding saved from each of them up to the next.
+    before = [0.0, *(each.diagnostics.costs.hiding for each in account.calls)]
+    marks = [before[place] for place, each in enumerate(account.calls) if has_news(each)]
+    marks.append(account.final.costs.hiding if account.final is not None else before[-1])
+    saved = [later - earlier for earlier, later in pairwise(marks)]
     between = [] if full else told[FIRST:-LAST]
     rows = [
         TableRow([*_list_cells(made, account, usd), _join_lines(_list_lines(made, full=full))])
@@ -128,7 +150,7 @@ def _build_timeline(account: SessionReport, *, full: bool) -> Iterator[Block]:
     if between:
         passes = figures.format_plural(len(between), "pass", "passes")
         note = f"{passes} between; --full lists {'it' if len(between) == 1 else 'them'}"
-        usd = format_signed_usd(sum(saved[FIRST:-LAST]))
+        usd = figures.format_signed_usd(sum(saved[FIRST:-LAST]))
         rows[FIRST:-LAST] = [TableRow(["⋮", "", "", usd, note], "quiet")]
     yield Table([*columns, Column("what and why", 5, "wrap")], rows)
     yield Sentence(_explain_table(account), "quiet")
@@ -140,7 +162,7 @@ def _list_cells(made: CallReport, account: SessionReport, saved: float) -> Itera
     yield [(_format_moment(made.at, account.calls[0].at), "quiet")]
     after = figures.format_tokens(made.sent_tokens)
     yield f"{figures.format_tokens(made.tokens_before)} → {after}" if told.after != told.before else after
-    yield [(format_signed_usd(saved), choose_mood(saved))]
+    yield [(figures.format_signed_usd(saved), choose_mood(saved))]
 
 
 def _join_lines(lines: Iterator[Words]) -> Words:
@@ -155,7 +177,7 @@ def _list_lines(made: CallReport, *, full: bool) -> Iterator[Words]:
     told = made.diagnostics
     yield from _list_events(made)
     if told.summarized is not None:
-        yield _describe_summary(told)
+        yield _describe_summary(told.summarized)
     for word, hidden, mood in (
         ("masked", told.masked, "masked"),
         ("cut to fit", told.clipped, "clipped"),
@@ -167,8 +189,17 @@ def _list_lines(made: CallReport, *, full: bool) -> Iterator[Words]:
         yield [(f"shown whole again: {', '.join(told.unfolded[:NAMED])}", "folded")]
     if told.acted or made.held:
         yield [(f"why: {format_session_name(told.reason)}", "quiet")]
-    yield from _list_recalls(made)
-    yield from _list_exchanges(made)
+    read = []
+    for each in made.recalled:
+        reader = "the agent" if each.by == "tool" else f"the {format_session_name(each.by)}"
+        read.append(f"{make_handle(each.key)} ({figures.format_tokens(each.tokens)}, by {reader})")
+    if read:
+        yield [("read again: ", "note"), ", ".join(read)]
+    for exchange in made.exchanged:
+        messages = figures.format_plural(len(exchange.messages), "message")
+        count = len(exchange.results)
+        results = f", {figures.format_plural(count, 'result')} in front of its next" if count else ""
+        yield [("answered here: ", "note"), f"{messages} in place of the one that the client saw{results}"]
 
 
 def _describe_hidden(word: str, hidden: Sequence[Hidden], mood: str, *, full: bool) -> Words:
@@ -214,14 +245,6 @@ def has_news(made: CallReport) -> bool:
     return bool(told.acted or beside)
 
 
-def _accumulate_savings(account: SessionReport, told: Sequence[CallReport]) -> Iterator[float]:
-    """Net USD that hiding saved from each of `told` up to the next."""
-    before = [0.0, *(each.diagnostics.costs.hiding for each in account.calls)]
-    saved = [before[place] for place, each in enumerate(account.calls) if any(each is one for one in told)]
-    saved.append(account.final.costs.hiding if account.final is not None else before[-1])
-    yield from (later - earlier for earlier, later in pairwise(saved))
-
-
 def _format_moment(at: float | None, first: float | None) -> str:
     """Since the session's first call: +2:30, +1:04:10, +3 d."""
     if at is None or first is None:
@@ -257,36 +280,10 @@ def describe_failure(failed: SummaryFailed) -> str:
     return f"no summary ({format_session_name(failed.cause)}): {format_session_name(failed.reason)}"
 
 
-def _describe_summary(told: Diagnostics) -> Words:
-    made = told.summarized
-    assert made is not None
+def _describe_summary(made: Summarized) -> Words:
     how = "without a model" if made.route == "model-free" else f"{figures.format_usd(made.usd)} ({made.route})"
     sizes = f"{figures.format_tokens(made.tokens)} → {figures.format_tokens(made.left)}"
     return [(f"summarized turns {made.first}-{made.last}", "summary"), f", {sizes}, {how}"]
-
-
-def _describe_entry(entry: SessionSummary) -> Words:
-    first, last = entry.covers_turns
-    writer = escape_controls(entry.writer) or "a function of one's own"
-    cost = f", {figures.format_usd(entry.usd)}" if entry.usd else ""
-    made = f" at call {figures.format_count(entry.call)}, {figures.format_tokens(entry.tokens)} tokens, by {writer}"
-    return [(f"turns {first}-{last}", "summary"), made + cost]
-
-
-def _list_recalls(made: CallReport) -> Iterator[Words]:
-    read = []
-    for each in made.recalled:
-        reader = "the agent" if each.by == "tool" else f"the {format_session_name(each.by)}"
-        read.append(f"{make_handle(each.key)} ({figures.format_tokens(each.tokens)}, by {reader})")
-    if read:
-        yield [("read again: ", "note"), ", ".join(read)]
-
-
-def _list_exchanges(made: CallReport) -> Iterator[Words]:
-    for each in made.exchanged:
-        messages = figures.format_plural(len(each.messages), "message")
-        results = f", {figures.format_plural(len(each.results), 'result')} in front of its next" if each.results else ""
-        yield [("answered here: ", "note"), f"{messages} in place of the one that the client saw{results}"]
 
 
 # -- the session ------------------------------------------------------------------------------------------------------
@@ -300,15 +297,7 @@ def _describe_session(account: SessionReport) -> str:
         facts.append(f"priced as {account.prices.name}")
     if info.parent:
         facts.append(f"{info.relation or 'child'} of {format_session_name(info.parent)}")
-    return " · ".join([*facts, f"changed {format_duration(time.time() - info.changed)} ago"])
-
-
-def _list_branches(branches: Sequence[SessionInfo]) -> Iterator[tuple[str, Words]]:
-    now = time.time()
-    for place, info in enumerate(branches):
-        turns = figures.format_plural(info.turns, "turn")
-        told = f"{format_session_name(info.key)} · {info.relation or 'child'} · {turns}"
-        yield "" if place else "branches", f"{told} · changed {format_duration(now - info.changed)} ago"
+    return " · ".join([*facts, f"changed {figures.format_duration(time.time() - info.changed)} ago"])
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------
@@ -321,24 +310,30 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
     yield "sent", _describe_tokens_sent(account, end)
     yield "cost", describe_cost(end, account.calls)
     yield "hidden", _describe_hidden_now(end)
-    yield from _list_folded_results(account)
+    # Each folded result is counted once.
+    if folded := {each.handle: each for made in account.calls for each in made.diagnostics.folded}:
+        tokens = figures.format_tokens(sum(each.tokens for each in folded.values()))
+        left = figures.format_tokens(sum(each.left for each in folded.values()))
+        unfolded = sum(len(made.diagnostics.unfolded) for made in account.calls)
+        again = f" · {unfolded} × one shown in full again" if unfolded else ""
+        yield "folded", [(figures.format_plural(len(folded), "result"), "folded"), f", {tokens} → {left}{again}"]
     if account.context is not None and account.context.phase != "raw":
-        yield "phases", _describe_phases(account.context)
-    yield "rewrites", _describe_rewrites(account, end)
+        counted = {name: count for name, count in asdict(account.context.phase_turns).items() if count}
+        listed = ", ".join(f"{count} {name}" for name, count in counted.items())
+        often = account.context.summaries.frequency
+        every = f" · a summary every {often:.0f} turns" if often is not None else ""
+        yield "phases", f"{figures.format_plural(account.context.turns, 'turn')}: {listed}{every}"
+    causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
+    in_all = f" · {figures.format_count(end.epoch - 1)} in all" if len(end.rewrites) > 1 else ""
+    failed = account.failed_summary_count
+    lost = f" · {figures.format_plural(failed, 'summary', 'summaries')} not taken" if failed else ""
+    yield "rewrites", [(causes or "none") + in_all, (lost, "worse")]
     if end.recalls:
         cost = f", {figures.format_usd(end.costs.recalls)}" if end.costs.recalls else ""
         yield "recalls", f"{end.recalls}{cost}"
     for name, said in (("stop", end.stop), ("hint", end.hint)):
         if said is not None:
             yield name, [(str(said), "warning")]
-
-
-def _describe_phases(report: ContextReport) -> str:
-    counted = {name: count for name, count in asdict(report.phase_turns).items() if count}
-    listed = ", ".join(f"{count} {name}" for name, count in counted.items())
-    often = report.summaries.frequency
-    every = f" · a summary every {often:.0f} turns" if often is not None else ""
-    return f"{figures.format_plural(report.turns, 'turn')}: {listed}{every}"
 
 
 def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Words:
@@ -388,21 +383,40 @@ def _describe_hidden_now(end: Diagnostics) -> Words:
     ]
 
 
-def _list_folded_results(account: SessionReport) -> Iterator[tuple[str, Words]]:
-    """Yield a row for the results that were folded, each counted once; none if there are none."""
-    folded = {each.handle: each for made in account.calls for each in made.diagnostics.folded}
-    if not folded:
-        return
-    tokens = figures.format_tokens(sum(each.tokens for each in folded.values()))
-    left = figures.format_tokens(sum(each.left for each in folded.values()))
-    unfolded = sum(len(made.diagnostics.unfolded) for made in account.calls)
-    again = f" · {unfolded} × one shown in full again" if unfolded else ""
-    yield "folded", [(figures.format_plural(len(folded), "result"), "folded"), f", {tokens} → {left}{again}"]
+# -- chart -----------------------------------------------------------------------------------------------------------
 
 
-def _describe_rewrites(account: SessionReport, end: Diagnostics) -> Words:
-    causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
-    in_all = f" · {figures.format_count(end.epoch - 1)} in all" if len(end.rewrites) > 1 else ""
-    failed = account.failed_summary_count
-    lost = f" · {figures.format_plural(failed, 'summary', 'summaries')} not taken" if failed else ""
-    return [(causes or "none") + in_all, (lost, "worse")]
+def draw_chart(sent: Sequence[int], raw: Sequence[int], width: int) -> list[Words]:
+    """`HEIGHT` rows of at most `width` cells; a call takes a cell or more; where there
+    are too many, a cell is the largest of several.
+
+    sent, raw: tokens, call by call, equally many.
+    """
+    room = max(1, min(width, WIDEST) - SCALE)
+    columns = max(1, min(len(sent), room))
+    # Few calls have several cells each, so that more than a sliver is seen.
+    cells = max(1, min(WIDE, room // columns))
+    ends = [len(sent) * column // columns for column in range(columns + 1)]
+    ours, everything = (
+        [max(values[start:end], default=0) for start, end in pairwise(ends) for _ in range(cells)]
+        for values in (sent, raw)
+    )
+    highest = min(max(everything, default=0), int(max(ours, default=0) * TALLEST)) or 1
+    return [_draw_row(row, ours, everything, highest) for row in reversed(range(HEIGHT))]
+
+
+def _draw_row(row: int, ours: Sequence[int], raw: Sequence[int], highest: int) -> Words:
+    """Row `row` from below: eighths of a cell for what was sent, a shade where only raw would have reached."""
+    cells = []
+    for mine, all_ in zip(ours, raw, strict=True):
+        filled = _filled_eighths(mine, row, highest)
+        shade = _RAW if _filled_eighths(all_, row, highest) >= 4 else " "
+        cells.append((_EIGHTHS[filled], "note") if filled else (shade, "quiet"))
+    label = {HEIGHT - 1: figures.format_tokens(highest), 0: "0"}.get(row, "")
+    return [(f"{label:>{SCALE - 1}} ", "quiet"), *cells]
+
+
+def _filled_eighths(value: int, row: int, highest: int) -> int:
+    """Eighths of row `row` that `value` reaches; what is there at all shows in the lowest row."""
+    eighths = round(value * HEIGHT * 8 / highest)
+    return max(0, min(8, max(eighths, 1 if value else 0) - row * 8))

@@ -14,17 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from elision.audit.audit_report import AuditReport
-from elision.cli.console import open_console
-from elision.cli.options import choose_prices
-from elision.cli.outputs import print_json
-from elision.cli.progress_meter import ProgressMeter
+from elision.cli.console import ProgressMeter
+from elision.cli.options import Output, Pricing, StudyRequest
 from elision.errors import SpecError
-from elision.lab.report.figures import format_count, format_plural, neutralize_text
-from elision.lab.report.terminal import open_table
+from elision.lab.report.figures import format_count, format_duration, format_plural, neutralize_text
+from elision.lab.report.report import Column, Table, TableRow
 from elision.lab.results import Study
 from elision.lab.run_prices import describe_prices_of
 from elision.lab.study_settings import StudySettings
@@ -43,37 +39,28 @@ INCOMPLETE = 3
 SHOWN_ROWS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class StudyRequest:
-    """What the options of a study ask for. shard: I/N of an array job, "" for all."""
-
-    out: str
-    workers: str = ""
-    shard: str = ""
-
-
 def run_replay_study(
     paths: Sequence[str],
     settings: StudySettings,
     given: Mapping[str, str | None],
     request: StudyRequest,
+    output: Output,
     *,
     calls: bool,
-    errors: Console,
 ) -> bool:
     """Replay `paths` into a study; whether it is to be reported now. given: price options. Exits as `run_study`."""
     options = describe_settings(settings, given, calls=calls)
-    left = run_study(paths, settings, options, ReplayWork(settings, calls), request, errors)
+    left = run_study(paths, settings, options, ReplayWork(settings, calls), request, output)
     return not left and not request.shard
 
 
 def run_audit_study(
-    paths: Sequence[str], tokens: str, prices: Prices | None, request: StudyRequest, errors: Console
+    paths: Sequence[str], tokens: str, prices: Prices | None, request: StudyRequest, output: Output
 ) -> AuditReport | None:
     """Audit `paths` into a study; the report, once all of it is finished. Exits as `run_study`."""
     settings = StudySettings(prices=prices, candidates=(), tokens=tokens)
     options = {"kind": "audit", "tokens": tokens}
-    left = run_study(paths, settings, options, AuditWork(tokens, prices), request, errors)
+    left = run_study(paths, settings, options, AuditWork(tokens, prices), request, output)
     if left or request.shard:
         return None
     with open_study(request.out, "audit") as tables:
@@ -86,7 +73,7 @@ def run_study(
     options: Mapping[str, Any],
     work: ShardWork,
     request: StudyRequest,
-    errors: Console,
+    output: Output,
 ) -> int:
     """Begin the study of `paths`, or go on with it; return how many of its shards are left.
 
@@ -97,7 +84,7 @@ def run_study(
     cores = 1 if request.shard else os.cpu_count() or 1
     engine = None if only_prepares else make_engine(request.workers, cores)
     folder = StudyFolder(request.out.rstrip("/"))
-    with _show_stage(errors) as stage:
+    with _show_stage(output) as stage:
         plan, shards = prepare_study(folder, paths, settings, options, stage)
     part = place % count
     # Neighbours, so that batches are finished while others are not begun.
@@ -105,14 +92,14 @@ def run_study(
     missing = find_missing_shards(folder, own, plan.digest)
     name = f"shard {request.shard}" if request.shard else "study"
     units = sum(len(shard.units) for shard in own)
-    print_line(
-        errors, f"{name}: {format_plural(units, 'file')} in {format_plural(len(own), 'shard')}, {len(missing)} to do"
+    _print_line(
+        output, f"{name}: {format_plural(units, 'file')} in {format_plural(len(own), 'shard')}, {len(missing)} to do"
     )
     if engine is None:
         return len(shards)
     summarized = 0
     try:
-        with ProgressMeter(errors, "replaying") as meter:
+        with ProgressMeter(output.notes, "replaying") as meter:
 
             def watch(progress: RunnerProgress) -> None:
                 nonlocal summarized
@@ -124,10 +111,10 @@ def run_study(
             progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, watch)
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
-        print_line(errors, f"interrupted: {left} of {len(own)} shards are left; run the command again to continue")
+        _print_line(output, f"interrupted: {left} of {len(own)} shards are left; run the command again to continue")
         raise click.exceptions.Exit(130) from None
     for number, reason in sorted(progress.failed.items()):
-        print_line(errors, f"shard {number} failed three times: {reason}")
+        _print_line(output, f"shard {number} failed three times: {reason}")
     if progress.failed:
         raise click.exceptions.Exit(INCOMPLETE)
     if options["kind"] == "replay":
@@ -136,7 +123,7 @@ def run_study(
     if not left:
         folder.remove_leftovers(("", "rows", "problems", "calls", SUMMARY_FOLDER))
     elif request.shard:
-        print_line(errors, f"{name} is finished; {left} of {len(shards)} shards of the study are left")
+        _print_line(output, f"{name} is finished; {left} of {len(shards)} shards of the study are left")
     return left
 
 
@@ -150,34 +137,28 @@ def parse_shard(text: str) -> tuple[int, int]:
     return int(place), int(count)
 
 
-def print_line(errors: Console, text: str) -> None:
-    errors.print(neutralize_text(text), markup=False, highlight=False, soft_wrap=True)
+def _print_line(output: Output, text: str) -> None:
+    output.note(neutralize_text(text))
 
 
 @contextmanager
-def _show_stage(errors: Console) -> Iterator[Callable[[str], None]]:
-    if not errors.is_terminal:
+def _show_stage(output: Output) -> Iterator[Callable[[str], None]]:
+    if not output.notes.is_terminal:
         yield lambda what: None
         return
-    with errors.status("opening the study") as status:
+    with output.notes.status("opening the study") as status:
         yield status.update
 
 
 def describe_progress(progress: RunnerProgress) -> str:
     """Return how far the shards are, in one line."""
     left = progress.seconds_left
-    time_left = "" if left is None else f", {_format_duration(left)} left"
+    time_left = "" if left is None else f", {format_duration(left)} left"
     return (
         f"{progress.done} of {progress.every} shards, {format_count(progress.runs)} runs,"
         f" {progress.runs_per_second:.1f} runs/s{time_left},"
         f" {format_plural(progress.problems + len(progress.failed), 'problem')}"
     )
-
-
-def _format_duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,35 +173,27 @@ class LoadedStudy:
 def load_replay_study(url: str) -> LoadedStudy:
     """Return what the study at `url` has found so far. Raises FormatError where none is."""
     with open_study(url, "replay") as tables:
-        settings = restore_settings(tables.plan, choose_prices(*tables.plan.options["price_options"].values()))
+        settings = restore_settings(tables.plan, Pricing(**tables.plan.options["price_options"]).choose())
         study = build_study(tables, settings)
         uses = list_uses(tables)
         priced = describe_prices_of(uses, settings.prices) if uses else ""
         return LoadedStudy(study, list_billed_models(tables), priced)
 
 
-def print_query(url: str, sql: str, *, as_json: bool) -> None:
+def print_query(url: str, sql: str, output: Output) -> None:
     """Print what a query of the user's finds in a study: JSON if asked for, a table on a terminal, else CSV."""
     with open_study(url) as tables:
         names, rows = tables.run_query(sql)
-        if as_json:
-            # Dates and decimals, as databases have them, become text.
-            print_json(
-                "replay --sql", {"columns": list(names), "rows": json.loads(json.dumps(list(rows), default=str))}
-            )
-            return
-        console = open_console()
-        if not console.is_terminal:
+        if not output.json and not sys.stdout.isatty():
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(names)
             writer.writerows(rows)
             return
-        table = open_table()
-        for name in names:
-            table.add_column(Text(neutralize_text(name)))
-        for row in islice(rows, SHOWN_ROWS):
-            table.add_row(*(Text(neutralize_text("" if value is None else str(value))) for value in row))
-        console.print(table)
+        # Dates and decimals, as databases have them, become text.
+        found = json.loads(json.dumps(list(rows if output.json else islice(rows, SHOWN_ROWS)), default=str))
+        shown = [TableRow(["" if value is None else str(value) for value in row]) for row in found]
+        table = Table([Column(name, -place, "left") for place, name in enumerate(names)], shown)
+        output.answer("replay --sql", {"columns": list(names), "rows": found}, table)
 
 
 def list_paths(paths: Sequence[str]) -> list[Path]:

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-import click
-
 from elision.cli.declarations import Option
-from elision.cli.options import (
-    Dialect,
-    HtmlFile,
-    Jobs,
-    Json,
-    Paths,
-    Price,
-    PriceSet,
-    Quiet,
-    RunModel,
-    Tokens,
-    check_study_extra,
-    choose_prices,
-)
+from elision.cli.options import Dialect, HtmlFile, Jobs, Output, Paths, Pricing, Tokens, check_study_extra
 from elision.errors import OutputError
 from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from elision.lab.report.report import Provenance
     from elision.lab.run_loading import Loaded
     from elision.lab.tuning.tuner import TuneProgress, TuneSettings
     from elision.lab.tuning.tuning_result import Objective, Tuning
@@ -61,10 +42,9 @@ SettingsFile = Annotated[
 
 
 def tune(
+    *,
     paths: Paths,
-    model: RunModel = None,
-    price: Price = None,
-    price_set: PriceSet = None,
+    pricing: Pricing,
     tokens: Tokens = "o200k",
     dialect: Dialect = "openai",
     space: SpaceTexts = None,
@@ -87,8 +67,7 @@ def tune(
     html_file: HtmlFile = None,
     png_file: Annotated[Path | None, Option("--png", help="Write the picture of cost and facts.", rare=True)] = None,
     jobs: Jobs = 0,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Find the window, summaries, schedule, gist and tool rules that suit recorded runs.
 
@@ -96,17 +75,15 @@ def tune(
     replay --out`) it takes at most 2,000 runs, chosen by the seed.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_notes
-    from elision.cli.outputs import check_outputs, make_provenance, show_report
-    from elision.cli.reader_bugs import exit_on_reader_bug
-    from elision.lab.report.tuning_report import build_tuning_report
+    from elision.cli.outputs import check_outputs, encode_text, make_provenance
+    from elision.lab.report.tuning_report import build_tuning_report, write_settings
     from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
     from elision.lab.tuning.search_space import parse_space
     from elision.lab.tuning.tuner import TuneSettings, check_tune_settings
     from elision.providers.provider_table import find_provider
 
     settings = TuneSettings(
-        prices=choose_prices(model, price, price_set),
+        prices=pricing.choose(),
         space=parse_space(space or []),
         tokens=tokens,
         dialect=find_provider(dialect).name,
@@ -121,26 +98,24 @@ def tune(
     if out is not None and out.exists() and not force and str(out) != "-":
         raise OutputError(f"--out {out}: already exists; use --force to replace it, or name another file")
     check_outputs(files, [*paths, *([study] if study else [])])
-    notes = open_notes(quiet)
-    with notes.status("reading"):
+    with output.notes.status("reading"):
         loaded, chosen = _load_runs(paths, seed)
     if chosen:
-        notes.print(chosen, markup=False, highlight=False)
-    result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, notes)
+        output.note(chosen)
+    result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, output)
     if not result.finished:
         files["toml"] = None
     recorded = list_recorded_models(loaded.runs)
     made_by = make_provenance(recorded)
-    report = build_tuning_report(result, made_by)
-    write_toml = partial(_write_toml, result, made_by)
-    failure = show_report(report, files, notes, as_json=json, render=write_toml)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices)
-    notes.print(f"Recorded as {recorded}; priced here as {priced}.", markup=False, highlight=False)
-    if failure is not None:
-        raise failure
-    if not result.finished:
-        raise click.exceptions.Exit(130)
-    exit_on_reader_bug(result.problems)
+    output.note(f"Recorded as {recorded}; priced here as {priced}.")
+    output.show(
+        build_tuning_report(result, made_by),
+        files,
+        render=lambda kind: encode_text(write_settings(result, made_by)),
+        problems=result.problems,
+        finished=result.finished,
+    )
 
 
 def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
@@ -155,23 +130,16 @@ def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
     return load_tuning_sample(str(paths[0]), seed)
 
 
-def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, notes: Console) -> Tuning:
+def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, output: Output) -> Tuning:
     from importlib.metadata import version
 
-    from elision.cli.progress_meter import ProgressMeter
+    from elision.cli.console import ProgressMeter
     from elision.lab.tuning.tuner import tune_runs
 
-    with ProgressMeter(notes, "tuning") as meter:
+    with ProgressMeter(output.notes, "tuning") as meter:
 
         def show(progress: TuneProgress) -> None:
             done = f"{progress.finished} of at most {progress.every} replays finished"
             meter.show(done, progress.finished / progress.every if progress.every else None)
 
         return tune_runs(loaded, settings, version=version("elision"), jobs=jobs, study=study, progress=show)
-
-
-def _write_toml(result: Tuning, made_by: Provenance, kind: str) -> bytes:
-    from elision.cli.outputs import encode_text
-    from elision.lab.report.tuning_report import write_settings
-
-    return encode_text(write_settings(result, made_by))

@@ -10,23 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from elision.cli.declarations import Argument, Option
-from elision.cli.options import (
-    HtmlFile,
-    Json,
-    Price,
-    PriceSet,
-    Quiet,
-    RunModel,
-    Tokens,
-    choose_prices,
-    parse_call_number,
-)
+from elision.cli.options import HtmlFile, Output, Pricing, Tokens, parse_call_number
 from elision.errors import FormatError, SpecError
 from elision.trajectory.control_characters import escape_controls
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from elision.lab.views import ViewAt, ViewBills
     from elision.trajectory.trajectory import Problem, Trajectory
 
@@ -35,6 +23,7 @@ SHOWN_PROBLEMS = 5
 
 
 def view(
+    *,
     file: Annotated[Path, Argument(help="A recorded run.")],
     call: Annotated[str, Option("--call", help="Which call: 1, 2, ... or last.")] = "last",
     strategy: Annotated[str, Option("--strategy", "-s", help="For example hybrid.")] = "masking",
@@ -50,38 +39,33 @@ def view(
     ] = None,
     full: Annotated[bool, Option("--full", help="Show long texts in full.")] = False,
     html_file: HtmlFile = None,
-    model: RunModel = None,
-    price: Price = None,
-    prices: PriceSet = None,
+    pricing: Pricing,
     tokens: Tokens = "o200k",
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Show exactly what the model would be sent at a call of a recorded run, and what is masked or summarized in it.
 
     `elision view FILE --all --json` has one object per call: {"call", "epoch", "messages"}.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import open_notes
-    from elision.cli.outputs import check_outputs, make_provenance, show_report
-    from elision.cli.reader_bugs import exit_on_reader_bug
+    from elision.cli.console import exit_on_reader_bug
+    from elision.cli.outputs import check_outputs, make_provenance
     from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
     from elision.lab.run_prices import describe_prices_of, find_recorded_prices, list_model_uses
     from elision.lab.views import bill_views, list_views
     from elision.providers.provider_table import find_provider
     from elision.strategies.spec import parse_strategy
 
-    if (all or delta) and not json:
+    if (all or delta) and not output.json:
         raise SpecError(f"{'--delta' if delta else '--all'} is for --json; a page shows one call")
     if (all or delta) and html_file is not None:
         raise SpecError("--html shows one call: leave out --all and --delta")
     wanted = parse_strategy(strategy)
-    given = choose_prices(model, price, prices)
+    given = pricing.choose()
     rendered = find_provider(dialect).make_renderer()
-    notes = open_notes(quiet)
     files = {"html": html_file}
     check_outputs(files, [file])
-    chosen, problems = _choose_run(file, trajectory, notes)
+    chosen, problems = _choose_run(file, trajectory, output)
     rates = given or find_recorded_prices(chosen)
     counting = size_run(chosen, rates, sizer(dialect, tokens))
     run = add_recorded_head(chosen, counting)
@@ -96,26 +80,27 @@ def view(
         return
     from elision.cli.view_report import ViewReporter, describe_view_bills, list_bill_facts
 
-    shown = _find_call(every, call, len(run.turns))
+    calls = len(run.turns)
+    number = parse_call_number(call, calls)
+    if not 1 <= number <= calls:
+        raise SpecError(f"no call {call!r}: the run has {calls}; give a number from 1 to {calls}, or last")
+    shown = next(islice(every, number - 1, None))
     reporter = ViewReporter(trajectory=run, label=strategy, sizer=counting, full=full)
     report = reporter.build(
         shown,
         diff=diff,
         more=[*list_bill_facts(bills, shown.call), ("prices", describe_prices_of(list_model_uses([chosen]), given))],
         notes=describe_view_bills(bills),
-        data=_encode(_changes_json if diff else _view_json, shown, bills) if json else {},
+        data=_encode(_changes_json if diff else _view_json, shown, bills) if output.json else {},
         made_by=make_provenance(),
     )
-    failure = show_report(report, files, notes, as_json=json)
-    if failure is not None:
-        raise failure
-    exit_on_reader_bug(problems)
+    output.show(report, files, problems=problems)
 
 
 # -- what is asked for --------------------------------------------------------------------------------------------
 
 
-def _choose_run(file: Path, id: str | None, notes: Console) -> tuple[Trajectory, list[Problem]]:
+def _choose_run(file: Path, id: str | None, output: Output) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
     from elision.formats.registry import read_runs
     from elision.trajectory.trajectory import Problem, Trajectory
@@ -123,32 +108,21 @@ def _choose_run(file: Path, id: str | None, notes: Console) -> tuple[Trajectory,
     found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:SHOWN_PROBLEMS]:
-        notes.print(f"elision: {escape_controls(str(problem))}", markup=False, highlight=False, soft_wrap=True)
+        output.note(f"elision: {escape_controls(str(problem))}")
     if len(problems) > SHOWN_PROBLEMS:
-        notes.print(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met", highlight=False)
+        output.note(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met")
     runs = [each for each in found if isinstance(each, Trajectory)]
     if id is None and runs:
         return max(runs, key=lambda run: len(run.turns)), problems
     chosen = [run for run in runs if run.id == id]
     if len(chosen) == 1:
         return chosen[0], problems
-    raise FormatError(_explain_choice(file, id, runs, chosen))
-
-
-def _explain_choice(file: Path, id: str | None, runs: list[Trajectory], chosen: list[Trajectory]) -> str:
     if not runs:
-        return f"{file}: no run in it could be read"
+        raise FormatError(f"{file}: no run in it could be read")
     if chosen:
-        return f"{file}: {id!r} is in several files: {', '.join(run.file for run in chosen)}; name one of them"
-    return f"{file}: no trajectory {id!r}; there are: {escape_controls(', '.join(run.id for run in runs))}"
-
-
-def _find_call(every: Iterator[ViewAt], call: str, calls: int) -> ViewAt:
-    """The view of `call`, the last if it is "last"."""
-    number = parse_call_number(call, calls)
-    if not 1 <= number <= calls:
-        raise SpecError(f"no call {call!r}: the run has {calls}; give a number from 1 to {calls}, or last")
-    return next(islice(every, number - 1, None))
+        files = ", ".join(run.file for run in chosen)
+        raise FormatError(f"{file}: {id!r} is in several files: {files}; name one of them")
+    raise FormatError(f"{file}: no trajectory {id!r}; there are: {escape_controls(', '.join(run.id for run in runs))}")
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import click
 
 from elision.cli.declarations import Argument, Option
-from elision.cli.options import Json, Quiet, StoreUrl
+from elision.cli.options import Output, StoreUrl
 from elision.errors import ElisionError, MissingExtra, StoreError
 
 if TYPE_CHECKING:
+    from elision.cli.session_figures import SessionFigures
     from elision.config import Settings
     from elision.gateway.request_record import RequestRecord
-    from elision.stores.store import SessionInfo
     from elision.wrap.agent_table import Agent
 
 
@@ -44,31 +44,29 @@ class _GatewayInUse:
     used: _UsedSessions | None = None
 
 
+@dataclass(slots=True)
 class _UsedSessions:
-    """The sessions of the requests so far, by name; also in a file, one a line, once `list_in` names one.
+    """The sessions of the requests so far, by name; also in the file `listing`, one a line, once it is known.
 
     failed: requests that ended with an error of the provider or of the gateway, by status.
     """
 
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.failed: Counter[int] = Counter()
-        self._listing: Path | None = None
-
-    def list_in(self, path: Path) -> None:
-        self._listing = path
+    names: set[str] = field(default_factory=set)
+    failed: Counter[int] = field(default_factory=Counter)
+    listing: Path | None = None
 
     def add_request(self, record: RequestRecord) -> None:
         if record.status >= HTTPStatus.BAD_REQUEST:
             self.failed[record.status] += 1
         if record.session and record.session not in self.names:
             self.names.add(record.session)
-            if self._listing is not None:
-                with self._listing.open("a", encoding="utf-8") as file:
+            if self.listing is not None:
+                with self.listing.open("a", encoding="utf-8") as file:
                     file.write(f"{record.session}\n")
 
 
 def wrap(
+    *,
     command: Annotated[
         list[str] | None,
         Argument(help="An agent and its own arguments; or any other program."),
@@ -89,8 +87,7 @@ def wrap(
     only_print: Annotated[
         bool, Option("--print", help="Print the variables and the command instead of running it.")
     ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    output: Output,
 ) -> None:
     """Run a coding agent behind a gateway: claude, codex, opencode, pi and others, or any command.
 
@@ -102,8 +99,7 @@ def wrap(
     from elision.config import TypedOption, load_settings
     from elision.config.setting_keys import PREFIX, SPECIFIED_PREFIX
     from elision.wrap.agent_table import AGENTS, make_command_agent
-    from elision.wrap.launch_plan import check_agent
-    from elision.wrap.mcp_option import offer_mcp_server
+    from elision.wrap.launch_plan import check_agent, offer_mcp_server
 
     if not command:
         names = ", ".join(row.name for row in AGENTS.values() if not row.refusal)
@@ -121,7 +117,7 @@ def wrap(
     if only_print and mcp:
         raise ElisionError("--mcp needs a new gateway, which --print does not start")
     if only_print:
-        _print_launch(agent, arguments, _choose_printed_url(gateway, settings, quiet=quiet), as_json=json)
+        _print_launch(agent, arguments, gateway, settings, output)
         return
     check_agent(agent, os.environ)
     needs_own = mcp or any(each is not None for each in (store, strategy, shadow))
@@ -136,15 +132,19 @@ def wrap(
             # Both names of the setting: the user's own environment may have either.
             variables = {f"{prefix}STORE": door.store for prefix in (PREFIX, SPECIFIED_PREFIX)}
             agent = offer_mcp_server(agent, _make_mcp_command(door.store), variables)
-        if door.is_own and not quiet and not json:
-            click.echo(f"elision: dashboard, until {agent.name} ends: {door.url}/", err=True)
+        if door.is_own and not output.json:
+            output.note(f"elision: dashboard, until {agent.name} ends: {door.url}/")
         code = _run_agent(agent, arguments, door)
-    if json:
-        from elision.cli.outputs import print_json
-
-        print_json("wrap", {"exit_code": code, **_encode_savings(door, began)})
-    elif not quiet:
-        click.echo(f"elision: {_describe_savings(door, began)}", err=True)
+    if output.json:
+        try:
+            found = _read_savings(door, began)
+            sessions = None if found is None else list(found)
+            data = {"sessions": sessions, **_sum_savings(found or {}), "store": door.store, "problem": None}
+        except ElisionError as error:
+            data = {"problem": str(error)}
+        output.answer("wrap", {"exit_code": code, **data})
+    elif not output.quiet:
+        output.note(f"elision: {_describe_savings(door, began)}")
     if code:
         raise click.exceptions.Exit(code)
 
@@ -168,7 +168,7 @@ def _run_agent(agent: Agent, arguments: list[str], door: _GatewayInUse) -> int:
     # Names of sessions are listed before the gateway ends, and the folder is removed after that.
     with tempfile.TemporaryDirectory(prefix="elision-") as folder:
         if door.used is not None:
-            door.used.list_in(Path(folder) / _LISTING)
+            door.used.listing = Path(folder) / _LISTING
         plan = plan_launch(agent, arguments, door.url, Path(folder), os.environ)
         for path, text in plan.files.items():
             path.write_text(text, encoding="utf-8")
@@ -212,100 +212,73 @@ def _open_gateway(
 # -- without running it -----------------------------------------------------------------------------------------------
 
 
-def _choose_printed_url(asked: str | None, settings: Settings, *, quiet: bool) -> str:
-    from elision.wrap.gateway_finder import configured_url, find_gateway
-
-    found = asked or find_gateway(settings, os.environ)
-    if found is None:
-        found = configured_url(settings)
-        if not quiet:
-            click.echo(f"elision: no gateway answers at {found} yet; start it with `elision serve`", err=True)
-    return found.rstrip("/")
-
-
-def _print_launch(agent: Agent, arguments: list[str], url: str, *, as_json: bool) -> None:
+def _print_launch(agent: Agent, arguments: list[str], asked: str | None, settings: Settings, output: Output) -> None:
     """Print `export` lines, which sh, bash, zsh, fish and direnv read, and the command as a comment."""
+    from elision.lab.report.report import Sentence
+    from elision.wrap.gateway_finder import configured_url, find_gateway
+    from elision.wrap.launch_plan import plan_launch
+
+    url = asked or find_gateway(settings, os.environ)
+    if url is None:
+        url = configured_url(settings)
+        output.note(f"elision: no gateway answers at {url} yet; start it with `elision serve`")
     if agent.refusal:
         raise ElisionError(f"{agent.name}: {agent.refusal}")
     if agent.files:
         names = ", ".join(agent.files)
         raise ElisionError(f"{agent.name} reads a temporary file ({names}) that --print does not write; omit --print")
-    from elision.cli.outputs import print_json
-    from elision.wrap.launch_plan import plan_launch
-
-    plan = plan_launch(agent, arguments, url, Path(), os.environ)
-    if as_json:
-        print_json("wrap --print", {"variables": dict(plan.variables), "arguments": list(plan.command)})
-        return
-    for name, value in plan.variables.items():
-        click.echo(f"export {name}={shlex.quote(value)}")
-    click.echo(f"# {shlex.join(plan.command)}")
+    plan = plan_launch(agent, arguments, url.rstrip("/"), Path(), os.environ)
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in plan.variables.items()]
+    lines.append(f"# {shlex.join(plan.command)}")
+    data = {"variables": dict(plan.variables), "arguments": list(plan.command)}
+    output.answer("wrap --print", data, *(Sentence(line, whole=True) for line in lines))
 
 
 # -- what was saved ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Savings:
-    """What the sessions of an agent sent, and what hiding saved. sessions: None where their store cannot be read."""
+def _read_savings(door: _GatewayInUse, began: float) -> dict[str, SessionFigures] | None:
+    """Return the figures of the sessions that changed since `began`, by name; None where their store cannot be read.
 
-    sessions: tuple[str, ...] | None = None
-    calls: int = 0
-    sent_tokens: int = 0
-    raw_tokens: int = 0
-    saved_usd: float = 0.0
-    store: str = ""
-
-
-def _read_savings(door: _GatewayInUse, began: float) -> _Savings:
-    """Return what was saved since `began`. Raises ElisionError where the store cannot be read."""
+    Raises ElisionError where the store is our own and cannot be read.
+    """
     from elision.cli.session_figures import FigureReader
     from elision.config import load_settings
-    from elision.manager.session_history import add_plateau_guard, load_session_log
     from elision.stores.store_urls import locate_store, open_existing
-    from elision.trajectory.tokens import Sizer, make_counter
 
-    settings = load_settings()
     try:
         store = open_existing(door.store)
     except StoreError:
         if door.is_own:
             raise
-        return _Savings()
-    sizer = Sizer(make_counter("o200k"))
-    guards = add_plateau_guard(settings.guards)
-    figures = FigureReader(store, locate_store(door.store), settings.guards)
+        return None
+    reader = FigureReader(store, locate_store(door.store), load_settings().guards)
     with closing(store):
-        changed: list[SessionInfo] = [info for info in store.sessions() if info.changed >= began]
+        changed = [info for info in store.sessions() if info.changed >= began]
         if door.used is not None:
             # Other agents may use the same store.
             names = door.used.names
             changed = [info for info in changed if info.key in names or info.parent in names]
-        reports = [load_session_log(store, info, sizer, guards, None).build_report() for info in changed]
-    for info, report in zip(changed, reports, strict=True):
-        figures.keep(info, report)
-    figures.save()
-    return _Savings(
-        sessions=tuple(info.key for info in changed),
-        calls=sum(len(report.calls) for report in reports),
-        sent_tokens=sum(report.sent_tokens for report in reports),
-        raw_tokens=sum(report.raw_tokens for report in reports),
-        saved_usd=sum(report.final.costs.hiding for report in reports if report.final is not None),
-        store="" if settings.store == door.store else door.store,
-    )
+        figures = {info.key: reader.read(info) for info in changed}
+    reader.save()
+    return figures
 
 
-def _encode_savings(door: _GatewayInUse, began: float) -> dict[str, Any]:
-    try:
-        return asdict(_read_savings(door, began)) | {"store": door.store, "problem": None}
-    except ElisionError as error:
-        return {"problem": str(error)}
+def _sum_savings(figures: Mapping[str, SessionFigures]) -> dict[str, Any]:
+    every = figures.values()
+    return {
+        "calls": sum(each.calls for each in every),
+        "sent_tokens": sum(each.sent_tokens for each in every),
+        "raw_tokens": sum(each.raw_tokens for each in every),
+        "saved_usd": sum(each.saved for each in every),
+    }
 
 
 def _describe_savings(door: _GatewayInUse, began: float) -> str:
     """Return one line: the calls since `began`, what hiding saved in their sessions, and how to see it."""
+    from elision.config import load_settings
     from elision.config.setting_readers import conceal_password
-    from elision.lab.report import figures
+    from elision.lab.report.figures import format_plural, format_tokens, format_usd
 
     if door.is_own and door.store.startswith("memory:"):
         return "sessions were kept only in memory and are gone; use another --store to see what was saved"
@@ -313,25 +286,27 @@ def _describe_savings(door: _GatewayInUse, began: float) -> str:
         found = _read_savings(door, began)
     except ElisionError as error:
         return f"what was saved cannot be read: {error}"
-    if found.sessions is None:
+    if found is None:
         return f"the gateway at {door.url} keeps running; its dashboard shows what was saved"
-    if not found.sessions:
+    if not found:
         if door.is_own:
-            return "no request came through the gateway: the agent called no model, or not at the given "
-            "address; run `elision doctor`"
+            return (
+                "no request came through the gateway: the agent called no model, or not at the given address; run "
+                "`elision doctor`"
+            )
         return f"see what was saved: {door.url}/"
     look = "elision sessions"
-    if len(found.sessions) == 1:
-        look += f" show {shlex.quote(found.sessions[0])}"
+    if len(found) == 1:
+        look += f" show {shlex.quote(next(iter(found)))}"
     place = conceal_password(door.store)
-    look += f" --store {shlex.quote(place)}" if found.store else f" (store: {place})"
-    if found.saved_usd < 0:
-        effect = f"hiding cost {figures.format_usd(-found.saved_usd)} more"
-    else:
-        effect = f"hiding saved {figures.format_usd(found.saved_usd)}"
-    tokens = f"{figures.format_tokens(found.sent_tokens)} of {figures.format_tokens(found.raw_tokens)} tokens sent"
+    is_usual = load_settings().store == door.store
+    look += f" (store: {place})" if is_usual else f" --store {shlex.quote(place)}"
+    total = _sum_savings(found)
+    saved = total["saved_usd"]
+    effect = f"hiding saved {format_usd(saved)}" if saved >= 0 else f"hiding cost {format_usd(-saved)} more"
+    tokens = f"{format_tokens(total['sent_tokens'])} of {format_tokens(total['raw_tokens'])} tokens sent"
     failed = ""
     if door.used is not None and door.used.failed:
         statuses = ", ".join(map(str, sorted(door.used.failed)))
-        failed = f"{figures.format_plural(door.used.failed.total(), 'request')} failed (status {statuses}), "
-    return f"{figures.format_plural(found.calls, 'call')}, {failed}{tokens}, {effect}: {look}"
+        failed = f"{format_plural(door.used.failed.total(), 'request')} failed (status {statuses}), "
+    return f"{format_plural(total['calls'], 'call')}, {failed}{tokens}, {effect}: {look}"

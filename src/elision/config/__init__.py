@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from elision.config.effective_settings import SettingEntry, Settings, load_settings
-from elision.config.gateway_keys import GATEWAY_KEYS
-from elision.config.setting_keys import KEYS, resolve_name
+from elision.config.setting_keys import GATEWAY_KEYS, KEYS, resolve_name
 from elision.config.setting_sources import OPTION, TypedOption
 
 __all__ = ["GATEWAY_KEYS", "KEYS", "OPTION", "SettingEntry", "Settings", "TypedOption", "load_settings", "resolve_name"]

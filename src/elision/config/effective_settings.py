@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
-from elision.config.setting_keys import KEYS, Key
+from elision.config.setting_keys import ALL_KEYS, GATEWAY_KEYS, KEYS, Key, strip_prefix
 from elision.config.setting_readers import NONE, conceal_password
 from elision.config.setting_sources import GivenSetting, read_settings
 from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
@@ -150,28 +149,6 @@ def _share_collector(metrics: str) -> PassCollector:
     return OpenTelemetry()
 
 
-#: Settings that a context manager takes under the same name.
-_OPTIONS = (
-    "strategy",
-    "guards",
-    "summarizer",
-    "summary_seconds",
-    "background",
-    "store",
-    "session",
-    "model",
-    "prices",
-    "dialect",
-    "observations",
-    "thinking",
-    "cache_control",
-    "cache_ttl",
-    "recall",
-    "tools",
-    "tokens",
-)
-
-
 def load_settings(
     environ: Mapping[str, str] | None = None, folder: Path | None = None, **arguments: object
 ) -> Settings:
@@ -187,14 +164,14 @@ def load_settings(
     plain |= asdict(guards) | limits | {"store": locate_store(plain["store"])}
     redaction = _build_redaction(found, plain)
     _check_prompt(found, plain)
-    given = {name: each.place for name, each in found.items()}
+    places |= {name: each.place for name, each in found.items()}
     return Settings(
         strategy=strategy.strategy,
         preset=strategy.preset,
         guards=guards,
         redaction=redaction,
         gateway={strip_prefix(name): plain[name] for name in GATEWAY_KEYS},
-        entries=tuple(_build_entry(key, strategy, plain, places | given) for key in ALL_KEYS.values()),
+        entries=tuple(_build_entry(key, strategy, plain, places) for key in ALL_KEYS.values()),
         **{name: plain[name] for name in _PLAIN},
     )
 
@@ -204,12 +181,15 @@ def load_settings(
 FOLLOWS: Final = {"gateway_session_max_cost_usd": "max_cost_usd", "gateway_session_max_turns": "max_turns"}
 
 #: Settings that are what they are, whatever the others say.
-_PLAIN = (
-    *(name for name in _OPTIONS if name not in ("strategy", "guards")),
-    *("summarizer_base_url", "summary_prompt", "summary_example", "summary_temperature", "log", "metrics"),
-)
+_PLAIN: Final = [each.name for each in fields(Settings) if each.name in KEYS and each.name != "strategy"]
 #: What only a model that writes summaries is given.
 _OF_MODEL_SUMMARIES: Final = ("summary_prompt", "summary_example", "summary_temperature")
+#: Settings that a context manager takes under the same name.
+_OPTIONS: Final = [
+    "strategy",
+    "guards",
+    *(name for name in _PLAIN if name not in (*_OF_MODEL_SUMMARIES, "summarizer_base_url", "log", "metrics")),
+]
 
 
 def _find_value(found: Mapping[str, GivenSetting], name: str) -> Any:

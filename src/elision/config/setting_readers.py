@@ -35,13 +35,13 @@ _FLAGS: Final = {
 _WHOLE: Final = re.compile(r"[+-]?\d{1,3}(?:[_,]?\d{3}){0,6}|[+-]?\d{1,18}")
 
 
-def text(value: object) -> str:
+def read_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("give a text")
     return value.strip()
 
 
-def flag(value: object) -> bool:
+def read_flag(value: object) -> bool:
     found = value if isinstance(value, bool) else _FLAGS.get(str(value).strip().lower())
     if found is None:
         raise ValueError("give true or false")
@@ -70,7 +70,7 @@ _SIZES: Final = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2*
 _SIZE: Final = re.compile(r"(\d[\d_,]{0,18})\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 
 
-def size(value: object) -> int:
+def read_size(value: object) -> int:
     """Bytes, 1 or more; "64MiB" is 67,108,864."""
     if isinstance(value, str):
         found = _SIZE.fullmatch(value.strip())
@@ -83,12 +83,12 @@ def size(value: object) -> int:
     return value
 
 
-def share(value: object) -> float:
+def read_share(value: object) -> float:
     """A share above 0 and up to 1; "85%" is 0.85."""
     if isinstance(value, str):
-        found = _number(value.strip().removesuffix("%"))
+        found = _read_number(value.strip().removesuffix("%"))
     else:
-        found = _number(value)
+        found = _read_number(value)
     if isinstance(value, str) and value.strip().endswith("%"):
         found /= 100
     if not 0 < found <= 1:
@@ -96,31 +96,31 @@ def share(value: object) -> float:
     return found
 
 
-def usd(value: object) -> float:
+def read_usd(value: object) -> float:
     """US dollars, above 0; "$2.50" is 2.5."""
-    found = _number(value.strip().removeprefix("$") if isinstance(value, str) else value)
+    found = _read_number(value.strip().removeprefix("$") if isinstance(value, str) else value)
     if not found > 0:
         raise ValueError("give US dollars, above 0")
     return found
 
 
-def seconds(value: object) -> float:
+def read_seconds(value: object) -> float:
     """Seconds, above 0."""
-    found = _number(value)
+    found = _read_number(value)
     if not found > 0:
         raise ValueError("give seconds, above 0")
     return found
 
 
-def temperature(value: object) -> float:
+def read_temperature(value: object) -> float:
     """A temperature, 0 to 2."""
-    found = _number(value)
+    found = _read_number(value)
     if not 0 <= found <= 2:
         raise ValueError("give a temperature, 0 to 2")
     return found
 
 
-def _number(value: object) -> float:
+def _read_number(value: object) -> float:
     try:
         found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -144,12 +144,12 @@ def optional(read: Reader) -> Reader:
     return either
 
 
-def example(value: object) -> str:
+def read_example(value: object) -> str:
     """ "on", "off" (flags too), or the path of a file."""
     word = str(value).strip().lower()
     if isinstance(value, bool) or word in _FLAGS:
-        return "on" if flag(value) else "off"
-    return text(value)
+        return "on" if read_flag(value) else "off"
+    return read_text(value)
 
 
 def choice(words: Sequence[str]) -> Reader:
@@ -164,10 +164,10 @@ def choice(words: Sequence[str]) -> Reader:
     return read
 
 
-def schedule(value: object) -> Schedule:
+def read_schedule(value: object) -> Schedule:
     """A schedule that works while an agent runs."""
     try:
-        found = parse_schedule(text(value))
+        found = parse_schedule(read_text(value))
     except SpecError as error:
         raise ValueError(f"give cache-aware or every-turn: {error}") from None
     if isinstance(found, HindsightSchedule):
@@ -175,15 +175,15 @@ def schedule(value: object) -> Schedule:
     return found
 
 
-def placeholder(value: object) -> str:
+def read_placeholder(value: object) -> str:
     """A text of one's own; "none" for Elision's, which is ""."""
-    found = text(value)
+    found = read_text(value)
     if found.lower() == NONE:
         return ""
     return found
 
 
-def names(value: object) -> tuple[str, ...]:
+def read_names(value: object) -> tuple[str, ...]:
     """A list of texts, or one text with commas."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
@@ -191,7 +191,7 @@ def names(value: object) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def patterns(value: object) -> tuple[tuple[str, str], ...]:
+def read_patterns(value: object) -> tuple[tuple[str, str], ...]:
     """(name, regular expression) pairs: a table, or lines of the form name=expression."""
     if isinstance(value, str):
         lines = [line.partition("=") for line in value.splitlines() if line.strip()]
@@ -203,7 +203,7 @@ def patterns(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(value.items())
 
 
-def store(value: object) -> str:
+def read_store(value: object) -> str:
     """The address of a store."""
     scheme, colon, _ = str(value).partition(":")
     if not isinstance(value, str) or not colon or scheme not in STORE_KINDS:
@@ -211,16 +211,16 @@ def store(value: object) -> str:
     return value.strip()
 
 
-def address(value: object) -> str:
+def read_address(value: object) -> str:
     """An HTTP address."""
     if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/]\S*", value.strip()):
         raise ValueError("give an address that begins with http:// or https://")
     return value.strip().rstrip("/")
 
 
-def upstream(value: object) -> str:
+def read_upstream(value: object) -> str:
     """A provider's address, as its own clients take it."""
-    found = address(value)
+    found = read_address(value)
     if "?" in found or "#" in found or "@" in found:
         raise ValueError("give an address without a user, a query or a fragment")
     return found
@@ -230,16 +230,16 @@ def upstream(value: object) -> str:
 TOKEN: Final = 16
 
 
-def token(value: object) -> str:
+def read_token(value: object) -> str:
     """A secret that fits a header and a cookie."""
     if not isinstance(value, str) or not re.fullmatch(rf"[A-Za-z0-9._~+/=-]{{{TOKEN},512}}", value.strip()):
         raise ValueError(f"give {TOKEN} or more letters, digits or any of . _ ~ + / = -")
     return value.strip()
 
 
-def prices(value: object) -> str:
+def read_prices(value: object) -> str:
     """A named set of prices, or a model whose prices are known."""
-    name = text(value)
+    name = read_text(value)
     sets = load_price_table().sets
     try:
         if name not in sets:
@@ -253,7 +253,7 @@ def prices(value: object) -> str:
 SUMMARY_PROVIDERS: Final = (*sorted(PROVIDERS), "litellm")
 
 
-def summarizer(value: object) -> str:
+def read_summarizer(value: object) -> str:
     """ "digest", which needs no model, or provider:model."""
     spec = str(value).strip()
     provider, _, model = spec.partition(":")

@@ -12,9 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from elision.config.gateway_keys import ALL_KEYS, GATEWAY_KEYS, strip_prefix
-from elision.config.gateway_keys import TABLE as GATEWAY
-from elision.config.setting_keys import ALIASES, CONFIG, KEYS, PREFIX, SPECIFIED_PREFIX, Key, resolve_name
+from elision.config.setting_keys import (
+    ALIASES,
+    ALL_KEYS,
+    CONFIG,
+    GATEWAY,
+    GATEWAY_KEYS,
+    KEYS,
+    PREFIX,
+    SPECIFIED_PREFIX,
+    Key,
+    resolve_name,
+    strip_prefix,
+)
 from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
 from elision.strategies.masking import Masking

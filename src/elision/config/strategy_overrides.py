@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_sources import GivenSetting, Rank, check_agreement
@@ -70,32 +70,31 @@ def refine_strategy(found: Mapping[str, GivenSetting]) -> RefinedStrategy:
     changed |= {each.option: each.value for each in fitted}
     strategy = _change_strategy(named.strategy, changed, [given.place for given in changes.values()])
     _check_room(strategy, named, changes)
-    values = {key.name: _find_value(strategy, key) for key in _list_strategy_keys()}
-    places = {key.name: _find_place(named, key, changes) for key in _list_strategy_keys()}
+    values = {key.name: _find_value(strategy, key) for key in _STRATEGY_KEYS}
+    places = {key.name: _find_place(named, key, changes) for key in _STRATEGY_KEYS}
+    for name, given in unused.items():
+        values[name] = (given.value,)
+        places[name] = given.place
+    for each in fitted:
+        places[each.setting] = each.place
+        notes[each.setting] = each.note
     return RefinedStrategy(
-        strategy=strategy,
-        place=named.place,
-        preset=named.preset,
-        values=values | {name: (given.value,) for name, given in unused.items()},
-        places=places
-        | {name: given.place for name, given in unused.items()}
-        | {each.setting: each.place for each in fitted},
-        notes=notes | {each.setting: each.note for each in fitted},
+        strategy=strategy, place=named.place, preset=named.preset, values=values, places=places, notes=notes
     )
 
 
 def _list_given(found: Mapping[str, GivenSetting], named: _NamedStrategy) -> Iterator[GivenSetting]:
     """What somebody said about options of the strategy, and what comes with the preset beyond its strategy."""
     preset = PRESET_SETTINGS.get(named.preset, {})
-    for key in _list_strategy_keys():
+    for key in _STRATEGY_KEYS:
         if key.name in found:
             yield found[key.name]
         elif key.name in preset:
             yield GivenSetting(key=key, value=preset[key.name], place=f"preset {named.preset}", rank=Rank.PRESET)
 
 
-def _list_strategy_keys() -> Iterator[Key]:
-    return (key for key in KEYS.values() if key.options)
+#: The settings that stand for options of a strategy.
+_STRATEGY_KEYS: Final = tuple(key for key in KEYS.values() if key.options)
 
 
 def _read_named_strategy(found: Mapping[str, GivenSetting]) -> _NamedStrategy:
@@ -140,7 +139,7 @@ def _find_option(strategy: Strategy, key: Key) -> str:
     """The option of `strategy` that the setting stands for; "" for none."""
     # Nothing has an effect on a strategy that hides nothing.
     if strategy.can_hide:
-        for option in key.options:
+        for option in key.options.split():
             if option.startswith("budget.") or option in strategy.__dataclass_fields__:
                 return option
     return ""
@@ -183,7 +182,7 @@ def _fit_dependent_options(named: _NamedStrategy, changes: Mapping[str, GivenSet
         value = limit(lead, wanted)
         if value == wanted:
             continue
-        setting = next(key.name for key in _list_strategy_keys() if dependent in key.options)
+        setting = next(key.name for key in _STRATEGY_KEYS if dependent in key.options.split())
         reason = changes[leading].key.name if leading in changes else leading
         fitted.append(
             _FittedOption(

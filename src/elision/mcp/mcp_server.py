@@ -7,10 +7,12 @@ so that no stored text comes to the host as words of its user.
 from __future__ import annotations
 
 import functools
+import hmac
 import json
-from collections.abc import Callable
-from typing import Annotated, Any, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar
 
+import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
@@ -21,6 +23,13 @@ from elision.errors import ElisionError
 from elision.manager.observation_text import TextPart
 from elision.mcp.session_scope import flatten_text
 from elision.mcp.stored_sessions import MAX_ENTRIES, StoredSessions
+
+_Message: TypeAlias = MutableMapping[str, Any]
+_Receive: TypeAlias = Callable[[], Awaitable[_Message]]
+_Send: TypeAlias = Callable[[_Message], Awaitable[None]]
+_Application: TypeAlias = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+
+PATH = "/mcp"
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -42,14 +51,21 @@ _Session = Annotated[
 _Limit = Annotated[int, Field(ge=1, le=MAX_ENTRIES, description="Entries at most")]
 
 
-class SessionTools:
-    """The tools. Their names differ from those of the gateway's recall tools, which a host may have as well."""
+def build_mcp_server(sessions: StoredSessions, version: str = "") -> MCPServer[Any]:
+    """Return the server over `sessions`. version: of this package, as hosts show it."""
+    server: MCPServer[Any] = MCPServer(
+        "elision", title="Elision", instructions=_INSTRUCTIONS, version=version, log_level="WARNING"
+    )
+    _add_tools(server, sessions)
+    _add_resources(server, sessions)
+    _add_prompts(server)
+    return server
 
-    def __init__(self, sessions: StoredSessions) -> None:
-        self._sessions = sessions
+
+def _add_tools(server: MCPServer[Any], sessions: StoredSessions) -> None:
+    """Add the tools. Their names differ from those of the gateway's recall tools, which a host may have as well."""
 
     def recall_hidden(
-        self,
         handle: _Handle,
         session: _Session = "",
         lines: Annotated[str, Field(description="Lines to show, such as 40-80")] = "",
@@ -59,50 +75,41 @@ class SessionTools:
         """Read a tool result that was hidden from a conversation again, word for word. Ask for the lines or the pattern
         you need rather than for everything; more than 16,000 characters are cut in the middle."""
         part = TextPart(lines=lines, pattern=pattern, head=head or None)
-        return self._sessions.recall_text(handle, session, part)
+        return sessions.recall_text(handle, session, part)
 
     def search_history(
-        self,
         query: Annotated[str, Field(description="Words that must all occur")],
         session: _Session = "",
         limit: _Limit = 20,
     ) -> str:
         """Search everything that was seen in a session, hidden or not, for words; returns handles and excerpts, the
         newest first."""
-        return self._sessions.search_text(query, session, limit)
+        return sessions.search_text(query, session, limit)
 
-    def list_hidden(self, session: _Session = "") -> dict[str, Any]:
+    def list_hidden(session: _Session = "") -> dict[str, Any]:
         """List the tool results that the newest request of a session leaves out: handle, tool, tokens, and whether a
         placeholder or a summary is there instead."""
-        return self._sessions.list_hidden(session)
+        return sessions.list_hidden(session)
 
     def list_sessions(
-        self,
         limit: _Limit = 20,
         with_costs: Annotated[
             bool, Field(description="Add what each cost; reads every log, so it takes longer")
         ] = False,
     ) -> dict[str, Any]:
         """List the sessions, the one changed last first, with their turns and, if asked for, what they cost in USD."""
-        return self._sessions.list_sessions(limit, with_costs=with_costs)
+        return sessions.list_sessions(limit, with_costs=with_costs)
 
-    def inspect_session(self, session: _Session = "", calls: _Limit = 20) -> dict[str, Any]:
+    def inspect_session(session: _Session = "", calls: _Limit = 20) -> dict[str, Any]:
         """Report what a session sent, hid and cost, why it cost that, and its newest calls at which something was
         hidden, summarized or read again. Costs are in USD, sizes in tokens."""
-        return self._sessions.inspect_session(session, calls)
+        return sessions.inspect_session(session, calls)
 
-
-def build_mcp_server(sessions: StoredSessions, version: str = "") -> MCPServer[Any]:
-    """Return the server over `sessions`. version: of this package, as hosts show it."""
-    server: MCPServer[Any] = MCPServer(
-        "elision", title="Elision", instructions=_INSTRUCTIONS, version=version, log_level="WARNING"
-    )
-    tools = SessionTools(sessions)
-    texts = (("Read a hidden result", tools.recall_hidden), ("Search a session", tools.search_history))
+    texts = (("Read a hidden result", recall_hidden), ("Search a session", search_history))
     values = (
-        ("List what is hidden", tools.list_hidden),
-        ("List sessions", tools.list_sessions),
-        ("What a session cost", tools.inspect_session),
+        ("List what is hidden", list_hidden),
+        ("List sessions", list_sessions),
+        ("What a session cost", inspect_session),
     )
     for title, tool in (*texts, *values):
         server.add_tool(
@@ -112,9 +119,6 @@ def build_mcp_server(sessions: StoredSessions, version: str = "") -> MCPServer[A
             # A text would be sent twice, and some hosts show the model both.
             structured_output=(title, tool) in values,
         )
-    _add_resources(server, sessions)
-    _add_prompts(server)
-    return server
 
 
 def _add_resources(server: MCPServer[Any], sessions: StoredSessions) -> None:
@@ -128,7 +132,7 @@ def _add_resources(server: MCPServer[Any], sessions: StoredSessions) -> None:
 
     def read_turn(session: str, turn: int) -> str:
         """A turn word for word: what the assistant said and called, and every result under its handle."""
-        return sessions.read_turn(session, turn)
+        return sessions.recall_text(f"t{turn}", session, TextPart())
 
     def read_result(session: str, handle: str) -> str:
         """A tool result by its handle, such as t12.1."""
@@ -188,3 +192,51 @@ def _raise_as(error_type: Callable[[str], Exception], function: Callable[_P, _T]
             raise error_type(str(error)) from error
 
     return run
+
+
+# -- over HTTP --------------------------------------------------------------------------------------------------------
+
+
+class TokenCheck:
+    """An ASGI application that passes on requests with `Authorization: Bearer TOKEN`, and refuses others with 401."""
+
+    def __init__(self, application: _Application, token: str) -> None:
+        self._application = application
+        self._expected = f"Bearer {token}".encode()
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        given = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
+        is_allowed = len(given) == 1 and hmac.compare_digest(given[0], self._expected)
+        if scope["type"] == "http" and not is_allowed:
+            headers = [(b"content-type", b"text/plain"), (b"www-authenticate", b"Bearer")]
+            await send({"type": "http.response.start", "status": 401, "headers": headers})
+            await send({"type": "http.response.body", "body": b"elision mcp: give the token: Authorization: Bearer\n"})
+            return
+        await self._application(scope, receive, send)
+
+
+class AnnouncedServer(uvicorn.Server):
+    """A server that reports the port that it listens on, once it does."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[int], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce(self.servers[0].sockets[0].getsockname()[1])
+
+
+def serve_http(server: MCPServer[Any], host: str, port: int, token: str, announce: Callable[[int], None]) -> None:
+    """Serve until SIGINT or SIGTERM. port: 0 for a free one. token: that requests must carry; "" for none.
+
+    A loopback host answers requests to loopback names alone, so that no web page reaches it by a name of its own.
+    """
+    application: _Application = server.streamable_http_app(
+        streamable_http_path=PATH, json_response=True, stateless_http=True, host=host
+    )
+    if token:
+        application = TokenCheck(application, token)
+    config = uvicorn.Config(application, host=host, port=port, log_level="warning", access_log=False)
+    AnnouncedServer(config, announce).run()

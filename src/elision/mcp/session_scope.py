@@ -35,9 +35,18 @@ class SessionScope:
 
     def list_visible(self, sessions: Sequence[SessionInfo]) -> list[SessionInfo]:
         """Return those of `sessions` (the one changed last first) that are shown, in their order."""
-        inside = [info for info in sessions if self._is_inside(info)]
+        inside = [
+            info
+            for info in sessions
+            if info.key.startswith(self.prefix)
+            and (not self.owner or self.owner in (info.family, info.family.partition("/")[0]))
+        ]
         if self.listing is not None:
-            related = _find_relatives(inside, _read_listing(self.listing))
+            try:
+                listed = set(self.listing.read_text(encoding="utf-8").splitlines())
+            except OSError:
+                listed = set()
+            related = _find_relatives(inside, listed)
             inside = [info for info in inside if info.key in related]
         if not self.session:
             return inside
@@ -57,23 +66,15 @@ class SessionScope:
         else:
             named = [info for info in visible if not info.parent]
         if not named:
-            raise UnknownHandle(_explain_none(visible, wanted))
+            shown = f" {flatten_text(wanted)[:_SHOWN]!r}" if wanted else ""
+            if not visible:
+                raise UnknownHandle(f"no session{shown} is shown here yet")
+            raise UnknownHandle(f"no session{shown}; there are: {list_names(visible)}")
         # The sessions of one conversation, such as those before and after a compaction, are not told apart by its id.
         conversations = {info.family if _client_id(info) == wanted else info.key for info in named}
         if len(conversations) > 1:
             raise UnknownHandle(f"{len(named)} sessions could be meant: {list_names(named)}; give one as `session`")
         return named[0]
-
-    def _is_inside(self, info: SessionInfo) -> bool:
-        owners = (info.family, info.family.partition("/")[0])
-        return info.key.startswith(self.prefix) and (not self.owner or self.owner in owners)
-
-
-def _read_listing(path: Path) -> set[str]:
-    try:
-        return set(path.read_text(encoding="utf-8").splitlines())
-    except OSError:
-        return set()
 
 
 def list_names(sessions: Sequence[SessionInfo]) -> str:
@@ -121,11 +122,3 @@ def _find_relatives(sessions: Sequence[SessionInfo], keys: set[str]) -> set[str]
         below = {key for key, parent in parents.items() if parent in below and key not in found}
         found |= below
     return found
-
-
-def _explain_none(visible: Sequence[SessionInfo], wanted: str) -> str:
-    if not visible and wanted:
-        return f"no session {flatten_text(wanted)[:_SHOWN]!r} is shown here yet"
-    if not visible:
-        return "no session is shown here yet"
-    return f"no session {flatten_text(wanted)[:_SHOWN]!r}; there are: {list_names(visible)}"

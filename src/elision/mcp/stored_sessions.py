@@ -12,7 +12,6 @@ from typing import Any, Final
 from elision.engine import Log
 from elision.errors import SpecError, UnknownHandle
 from elision.lab.views import build_view
-from elision.manager.branch import SessionBranch
 from elision.manager.lineage import trace_stored_turn
 from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.recall_definitions import format_hits
@@ -88,7 +87,11 @@ class StoredSessions:
             text = find_text(turn, key) if turn is not None else None
             if text is not None:
                 return make_encodable(extract_part(text, part))
-        raise UnknownHandle(_explain_missing(store, info, key))
+        where = f"session {flatten_text(info.key)!r} keeps nothing under {format_handle(key)}"
+        if not 1 <= key[0] <= info.turns:
+            raise UnknownHandle(f"{where}: it has {info.turns} turns")
+        (missing,) = store.turns(info.key, key[0], key[0])
+        raise UnknownHandle(f"{where}: turn {key[0]} has {len(missing.observations)} results")
 
     def _find_hiding(self, store: Store, sessions: Sequence[SessionInfo], key: Key) -> list[SessionInfo]:
         """Return the session whose newest request hides something under `key`; [] if none does, or too many are shown.
@@ -101,7 +104,10 @@ class StoredSessions:
         found: list[SessionInfo] = []
         for info in visible:
             shared = {each.key for other in found for each in _list_lineage(visible, other)}
-            if info.key not in shared and self._hides(store, info, key):
+            if info.key in shared or not 1 <= key[0] <= info.turns:
+                continue
+            state = _replay_whole(load_session_log(store, info, self.sizer, self.guards)).state
+            if key[0] <= state.covered_turns or key in state.edits:
                 found.append(info)
         if len(found) > 1:
             entries = "; ".join(_describe_place(store, info, key) for info in found)
@@ -120,12 +126,6 @@ class StoredSessions:
             if state.covered_turns or state.edits:
                 found.append(info.key)
         return found[0] if len(found) == 1 else ""
-
-    def _hides(self, store: Store, info: SessionInfo, key: Key) -> bool:
-        if not 1 <= key[0] <= info.turns:
-            return False
-        state = _replay_whole(load_session_log(store, info, self.sizer, self.guards)).state
-        return key[0] <= state.covered_turns or key in state.edits
 
     def search_text(self, query: str, session: str, limit: int) -> str:
         """Return a line for each place where all words of `query` occur, the newest turn first."""
@@ -190,7 +190,11 @@ class StoredSessions:
     def inspect_session(self, session: str, calls: int) -> dict[str, Any]:
         """Return what a session sent, hid and cost, with the reasons, and its newest `calls` acting calls."""
         report = self._load_log(session).build_report()
-        acted = [call for call in report.calls if _has_acted(call)]
+        acted = []
+        for call in report.calls:
+            done = call.diagnostics
+            if done.acted or done.folded or done.unfolded or call.failed_summaries or call.recalled:
+                acted.append(call)
         newest = acted[::-1][: max(0, min(calls, MAX_ENTRIES))]
         final = report.final
         costs = final.costs if final else Costs()
@@ -210,10 +214,6 @@ class StoredSessions:
             "newest_acting_calls": [_describe_call(call) for call in newest],
         }
 
-    def read_turn(self, session: str, turn: int) -> str:
-        """Return a turn word for word: what the assistant said and called, and every result under its handle."""
-        return self.recall_text(f"t{turn}", session, TextPart())
-
     def read_call(self, session: str, call: str) -> str:
         """Return a request of a session as it was sent, as JSON. call: its number, or "last".
 
@@ -227,15 +227,11 @@ class StoredSessions:
             # The engine continues with the log: a view is made while it is at its call; of a call that was made again,
             # the newest.
             if made is not None and str(made.diagnostics.call) == number:
-                text = self._encode_view(log, made, branch)
+                dialect = log.opened.dialect if log.opened else ""
+                view = build_view(branch.log, find_provider_or_default(dialect).make_renderer())
+                text = json.dumps({**_describe_call(made), "system": view.system, "messages": view.messages})
         if not text:
             raise SpecError(f"session {flatten_text(log.info.key)!r} has no call {flatten_text(call)[:40]!r}")
-        return text
-
-    def _encode_view(self, log: SessionLog, made: CallReport, branch: SessionBranch) -> str:
-        dialect = log.opened.dialect if log.opened else ""
-        view = build_view(branch.log, find_provider_or_default(dialect).make_renderer())
-        text = json.dumps({**_describe_call(made), "system": view.system, "messages": view.messages})
         return make_encodable(text)
 
     def _load_log(self, session: str) -> SessionLog:
@@ -273,15 +269,6 @@ def _describe_place(store: Store, info: SessionInfo, key: Key) -> str:
     return f"{flatten_text(info.key)} ({shown})"
 
 
-def _explain_missing(store: Store, info: SessionInfo, key: Key) -> str:
-    """Return what there is instead of `key`."""
-    where = f"session {flatten_text(info.key)!r} keeps nothing under {format_handle(key)}"
-    if not 1 <= key[0] <= info.turns:
-        return f"{where}: it has {info.turns} turns"
-    (turn,) = store.turns(info.key, key[0], key[0])
-    return f"{where}: turn {key[0]} has {len(turn.observations)} results"
-
-
 def _describe_session(info: SessionInfo) -> dict[str, Any]:
     return {
         "session": make_encodable(info.key),
@@ -301,11 +288,6 @@ def _describe_costs(costs: Costs) -> dict[str, Any]:
         "saved_by_hiding_usd": round(costs.hiding, 6),
         "billed_usd": None if costs.billed is None else round(costs.billed, 6),
     }
-
-
-def _has_acted(call: CallReport) -> bool:
-    made = call.diagnostics
-    return bool(made.acted or made.folded or made.unfolded or call.failed_summaries or call.recalled)
 
 
 def _describe_call(call: CallReport) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from elision.audit.audit_report import LISTED_FINDINGS, AuditReport
 from elision.audit.cause_table import Cause, CauseTotal
 from elision.audit.habits import EXAMPLES, CallExample, Habit
+from elision.audit.prompt_content import ToolBill
 from elision.audit.run_partition import (
     AuditedRun,
     AuditFinding,
@@ -21,7 +22,6 @@ from elision.audit.run_partition import (
     find_role,
     partition_calls,
 )
-from elision.audit.tool_bills import ToolBill
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import NOTHING, format_count, format_share, format_usd, neutralize_text
 from elision.lab.results import SummaryTable

@@ -65,6 +65,7 @@ class PassLog(PassCollector):
 
 def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
     """Return what a line says, in its order, without what is empty. Tokens, USD, milliseconds."""
+    made = diagnostics.summarized
     found = {
         "event": "pass",
         "session": diagnostics.session,
@@ -84,7 +85,7 @@ def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
         "folded": len(diagnostics.folded),
         "unfolded": len(diagnostics.unfolded),
         "hidden": _join_names([each.handle for each in (*diagnostics.masked, *diagnostics.clipped)]),
-        "summary": _describe_summary(diagnostics),
+        "summary": f"t{made.first}-t{made.last} {made.tokens}->{made.left} {made.route}" if made else "",
         "history": diagnostics.history if diagnostics.history != "continue" else "",
         "cost_usd": round(diagnostics.costs.ours, 6),
         "hiding_saved_usd": round(diagnostics.costs.hiding, 6),
@@ -98,13 +99,6 @@ def collect_facts(diagnostics: Diagnostics) -> dict[str, Any]:
     }
     always = ("tokens_in", "tokens_out", "delta", "cost_usd", "hiding_saved_usd", "ms")
     return {name: value for name, value in found.items() if value or name in always}
-
-
-def _describe_summary(diagnostics: Diagnostics) -> str:
-    done = diagnostics.summarized
-    if done:
-        return f"t{done.first}-t{done.last} {done.tokens}->{done.left} {done.route}"
-    return ""
 
 
 def _join_names(names: list[str]) -> str:

@@ -40,6 +40,8 @@ USED_CACHED: Final = "gen_ai.client.inference.usage.cache_read.input_tokens"
 DURATION: Final = "gen_ai.client.inference.duration"
 #: Makers in our price table -> what the conventions call them; others have one name in both.
 _PROVIDERS: Final = {"google": "gcp.gemini", "moonshotai": "moonshot_ai"}
+#: Kind of a metric -> the method of its instrument that takes a value, where that is not `add`.
+_RECORDERS: Final[Mapping[str, str]] = {"gauge": "set", "histogram": "record"}
 #: Buckets as the conventions advise.
 _DURATION_BUCKETS: Final = tuple(0.01 * 2**power for power in range(14))
 
@@ -62,7 +64,10 @@ class OpenTelemetry(PassCollector):
             raise MissingExtra("metrics for OpenTelemetry", "otel") from None
         meter = metrics.get_meter(SCOPE, meter_provider=meters)
         self._readings = Sampler()
-        self._by_name = {metric.name: _create_instrument(metric, meter) for metric in METRICS}
+        self._recorders = {
+            metric.name: getattr(_create_instrument(metric, meter), _RECORDERS.get(metric.kind, "add"))
+            for metric in METRICS
+        }
         self._usage = {
             name: meter.create_counter(name, unit="{token}", description="tokens of the summarizer's calls")
             for name in (USED_INPUT, USED_OUTPUT, USED_CACHED)
@@ -79,7 +84,7 @@ class OpenTelemetry(PassCollector):
 
     def report_pass(self, diagnostics: Diagnostics) -> None:
         for sample in self._readings.sample_pass(diagnostics):
-            _record_value(sample.metric, self._by_name[sample.metric.name], sample.value, rename_labels(sample.labels))
+            self._recorders[sample.metric.name](sample.value, rename_labels(sample.labels))
         if diagnostics.summarized is not None:
             self._report_summarizer(diagnostics.summarized)
         if self._tracer is not None:
@@ -119,15 +124,6 @@ def _create_instrument(metric: Metric, meter: Meter) -> Any:
     return make[metric.kind](metric.name, unit, metric.meaning)
 
 
-def _record_value(metric: Metric, instrument: Any, value: float, labels: Mapping[str, str]) -> None:
-    if metric.kind == "gauge":
-        instrument.set(value, labels)
-    elif metric.kind == "histogram":
-        instrument.record(value, labels)
-    else:
-        instrument.add(value, labels)
-
-
 def rename_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return labels under the names that OpenTelemetry has for them."""
     return {MODEL if name == "model" else f"agent_context.{name}": value for name, value in labels.items()}
@@ -154,7 +150,13 @@ def _record_span(tracer: Tracer, diagnostics: Diagnostics, now_ns: int) -> None:
             context=set_span_in_context(span),
             kind=SpanKind.CLIENT,
             start_time=max(start, now_ns - int(summarized.seconds * 1e9)),
-            attributes=_collect_call_attributes(summarized),
+            attributes={
+                **_describe_call(summarized),
+                INPUT: summarized.input,
+                CACHED: summarized.cached,
+                OUTPUT: summarized.output,
+                "agent_context.route": summarized.route,
+            },
         )
         inner.end(now_ns)
     span.end(now_ns)
@@ -181,14 +183,4 @@ def _collect_attributes(diagnostics: Diagnostics) -> dict[str, str | int | float
         "agent_context.cost_usd": diagnostics.costs.ours,
         "agent_context.hiding_saved_usd": diagnostics.costs.hiding,
         "agent_context.caching_saved_usd": diagnostics.costs.caching,
-    }
-
-
-def _collect_call_attributes(summarized: Summarized) -> dict[str, str | int]:
-    return {
-        **_describe_call(summarized),
-        INPUT: summarized.input,
-        CACHED: summarized.cached,
-        OUTPUT: summarized.output,
-        "agent_context.route": summarized.route,
     }

@@ -16,16 +16,9 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 
-class _Instruments:
-    """The metrics of one registry, shared by all that report to it: a name can be registered only once."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.readings = Sampler()
-        self.by_name = {metric.name: create_instrument(metric, registry) for metric in METRICS}
-
-
 _LOCK: Final = Lock()
-_BY_REGISTRY: Final[WeakKeyDictionary[CollectorRegistry, _Instruments]] = WeakKeyDictionary()
+#: The metrics of a registry are shared by all that report to it: a name can be registered only once.
+_BY_REGISTRY: Final[WeakKeyDictionary[CollectorRegistry, tuple[Sampler, dict[str, Instrument]]]] = WeakKeyDictionary()
 
 
 class Prometheus(PassCollector):
@@ -46,12 +39,12 @@ class Prometheus(PassCollector):
             chosen = registry
         with _LOCK:
             if chosen not in _BY_REGISTRY:
-                _BY_REGISTRY[chosen] = _Instruments(chosen)
-            self._instruments = _BY_REGISTRY[chosen]
+                _BY_REGISTRY[chosen] = Sampler(), {each.name: create_instrument(each, chosen) for each in METRICS}
+            self._sampler, self._instruments = _BY_REGISTRY[chosen]
 
     def report_pass(self, diagnostics: Diagnostics) -> None:
-        for sample in self._instruments.readings.sample_pass(diagnostics):
-            self._instruments.by_name[sample.metric.name].record(sample.value, sample.labels)
+        for sample in self._sampler.sample_pass(diagnostics):
+            self._instruments[sample.metric.name].record(sample.value, sample.labels)
 
 
 #: Kind of a metric -> the method of prometheus_client's that takes a value, where that is not `inc`.
@@ -83,25 +76,17 @@ def create_instrument(metric: Metric, registry: CollectorRegistry, *, is_current
         (PROMETHEUS_MULTIPROC_DIR), it is then the sum over the live processes. Other sums keep what ended processes
         added, and a gauge is of the newest call, whichever process made it.
     """
-    return Instrument(metric, _create_metric(metric, registry, is_current_amount=is_current_amount))
-
-
-def _create_metric(metric: Metric, registry: CollectorRegistry, *, is_current_amount: bool) -> Any:
     from prometheus_client import Counter, Gauge, Histogram
 
-    if metric.unit != "1":
-        text = f"{metric.meaning} ({metric.unit})"
-    else:
-        text = metric.meaning
+    text = metric.meaning if metric.unit == "1" else f"{metric.meaning} ({metric.unit})"
+    made: Any
     if metric.kind == "histogram":
-        return Histogram(metric.name, text, metric.labels, registry=registry, buckets=metric.buckets)
-    if metric.kind == "counter":
-        return Counter(metric.name, text, metric.labels, registry=registry)
-    together: Literal["livesum", "mostrecent", "sum"]
-    if is_current_amount:
-        together = "livesum"
-    elif metric.kind == "gauge":
-        together = "mostrecent"
+        made = Histogram(metric.name, text, metric.labels, registry=registry, buckets=metric.buckets)
+    elif metric.kind == "counter":
+        made = Counter(metric.name, text, metric.labels, registry=registry)
     else:
-        together = "sum"
-    return Gauge(metric.name, text, metric.labels, registry=registry, multiprocess_mode=together)
+        together: Literal["livesum", "mostrecent", "sum"] = "mostrecent" if metric.kind == "gauge" else "sum"
+        if is_current_amount:
+            together = "livesum"
+        made = Gauge(metric.name, text, metric.labels, registry=registry, multiprocess_mode=together)
+    return Instrument(metric, made)

@@ -78,37 +78,26 @@ class Sampler:
     def sample_pass(self, diagnostics: Diagnostics) -> list[Sample]:
         """Return every sample of one pass."""
         with self._lock:
-            before = self._find_previous(diagnostics)
             samples = list(_sample_pass(diagnostics))
             # A pass that failed as a whole knows nothing of its session.
-            if diagnostics.call:
-                samples += [
-                    *self._sample_newest(diagnostics),
-                    *self._sample_sums(diagnostics),
-                    *self._sample_growth(diagnostics, before),
-                ]
-                self._remember_totals(diagnostics)
+            if not diagnostics.call:
+                return samples
+            totals = _SessionTotals(
+                costs=diagnostics.costs,
+                rewrites=dict(diagnostics.rewrites),
+                recalls=diagnostics.recalls,
+                guards=list_reporting_guards(diagnostics),
+            )
+            # A session may be resumed in a new process or after a fork. Its earlier totals were counted elsewhere, so
+            # counting begins at them.
+            key = (diagnostics.session, diagnostics.branch)
+            before = self._totals.get(key) or (totals if diagnostics.call > 1 else _SessionTotals())
+            samples += [*self._sample_newest(diagnostics), *self._sample_growth(diagnostics, before)]
+            self._totals[key] = totals
+            self._totals.move_to_end(key)
+            if len(self._totals) > MAX_SESSIONS:
+                self._totals.popitem(last=False)
         return samples
-
-    def _find_previous(self, diagnostics: Diagnostics) -> _SessionTotals:
-        """Return the totals of this session at its previous pass.
-
-        A session may be resumed in a new process or after a fork. Its earlier totals were counted elsewhere, so
-        counting begins at them.
-        """
-        known = self._totals.get((diagnostics.session, diagnostics.branch))
-        if known is not None:
-            return known
-        if diagnostics.call <= 1:
-            return _SessionTotals()
-        return _total_session(diagnostics)
-
-    def _remember_totals(self, diagnostics: Diagnostics) -> None:
-        key = (diagnostics.session, diagnostics.branch)
-        self._totals[key] = _total_session(diagnostics)
-        self._totals.move_to_end(key)
-        if len(self._totals) > MAX_SESSIONS:
-            self._totals.popitem(last=False)
 
     def _limit_model(self, name: str) -> str:
         name = clean_model_name(name) or "unknown"
@@ -120,6 +109,7 @@ class Sampler:
         return metric_table.OTHER_LABEL
 
     def _sample_newest(self, diagnostics: Diagnostics) -> Iterator[Sample]:
+        """Yield what is as of the newest call, and what is added up over all calls."""
         model = {"model": self._limit_model(diagnostics.model)}
         yield Sample(metric_table.TOKENS_IN, diagnostics.raw, model)
         yield Sample(metric_table.TOKENS_OUT, diagnostics.after, model)
@@ -129,10 +119,6 @@ class Sampler:
         yield Sample(metric_table.SUMMARY_TOKENS, diagnostics.summary_tokens, model)
         yield Sample(metric_table.COST, diagnostics.costs.ours, model)
         yield Sample(metric_table.TURNS, diagnostics.turns, model)
-
-    def _sample_sums(self, diagnostics: Diagnostics) -> Iterator[Sample]:
-        """Yield what is added up over all calls."""
-        model = {"model": self._limit_model(diagnostics.model)}
         yield Sample(metric_table.RAW_TOKENS, diagnostics.raw, model)
         yield Sample(metric_table.SENT_TOKENS, diagnostics.after, model)
         yield Sample(metric_table.PHASES, 1, {"phase": normalize_label("phase", diagnostics.phase)})
@@ -160,9 +146,7 @@ class Sampler:
 def clean_model_name(name: str) -> str:
     """Return a model's name as a label or a line may hold it: at most `MAX_NAME_LENGTH` printable characters."""
     cut = name[:MAX_NAME_LENGTH]
-    if cut.isprintable():
-        return cut
-    return "".join(each if each.isprintable() else "?" for each in cut)
+    return cut if cut.isprintable() else "".join(each if each.isprintable() else "?" for each in cut)
 
 
 def _sample_pass(diagnostics: Diagnostics) -> Iterator[Sample]:
@@ -201,12 +185,3 @@ def list_reporting_guards(diagnostics: Diagnostics) -> frozenset[str]:
     if diagnostics.hint:
         guards.add("plateau_window")
     return frozenset(guards)
-
-
-def _total_session(diagnostics: Diagnostics) -> _SessionTotals:
-    return _SessionTotals(
-        costs=diagnostics.costs,
-        rewrites=dict(diagnostics.rewrites),
-        recalls=diagnostics.recalls,
-        guards=list_reporting_guards(diagnostics),
-    )

@@ -55,12 +55,25 @@ class SetupFinding:
 def collect_findings(settings: Settings, environ: Mapping[str, str]) -> list[SetupFinding]:
     """Look at everything, in the order in which it is needed. No provider is asked, and nothing is written."""
     url = find_gateway(settings, environ)
+    keys = [name for name in _KEYS if environ.get(name)]
+    key_finding = SetupFinding("API keys", "note", "none is set; agents that are logged in need none")
+    if keys:
+        key_finding = SetupFinding("API keys", "ok", f"set: {', '.join(keys)}")
+    # Each agent on the PATH: whether it can be wrapped, and whether it reaches the gateway as it is.
+    agents = [
+        _check_agent_environment(agent, environ, url)
+        for agent in AGENTS.values()
+        if shutil.which(agent.binary, path=environ.get("PATH"))
+    ]
+    if not agents:
+        names = ", ".join(AGENTS)
+        agents = [SetupFinding("agents", "note", f"none on the PATH of: {names}", "elision wrap -- COMMAND")]
     return [
         *_check_installation(),
         _check_gateway(settings, url),
         *_check_base_urls(environ, url),
-        _check_keys(environ),
-        *_check_agents(environ, url),
+        key_finding,
+        *agents,
         _check_sessions(settings),
     ]
 
@@ -107,23 +120,6 @@ def _check_base_urls(environ: Mapping[str, str], url: str | None) -> Iterator[Se
             )
         else:
             yield SetupFinding(name, "note", "set; leads past the gateway", "elision wrap forwards requests there")
-
-
-def _check_keys(environ: Mapping[str, str]) -> SetupFinding:
-    found = [name for name in _KEYS if environ.get(name)]
-    if found:
-        return SetupFinding("API keys", "ok", f"set: {', '.join(found)}")
-    return SetupFinding("API keys", "note", "none is set; agents that are logged in need none")
-
-
-def _check_agents(environ: Mapping[str, str], url: str | None) -> Iterator[SetupFinding]:
-    """Report each agent on the PATH: whether it can be wrapped, and whether it reaches the gateway as it is."""
-    found = [agent for agent in AGENTS.values() if shutil.which(agent.binary, path=environ.get("PATH"))]
-    for agent in found:
-        yield _check_agent_environment(agent, environ, url)
-    if not found:
-        names = ", ".join(AGENTS)
-        yield SetupFinding("agents", "note", f"none on the PATH of: {names}", "elision wrap -- COMMAND")
 
 
 def _check_agent_environment(agent: Agent, environ: Mapping[str, str], url: str | None) -> SetupFinding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,9 @@ from elision.wrap.agent_table import AGENTS, FOLDER, URL, Agent
 GATEWAY_VARIABLE: Final = "ELISION_GATEWAY_URL"
 _PROXY_VARIABLES: Final = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _LOOPBACK: Final = "127.0.0.1,localhost"
+#: The server as the agent's tools name it.
+SERVER_NAME: Final = "elision"
+_CLAUDE_FILE: Final = "mcp.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,18 +77,13 @@ def check_agent(agent: Agent, environ: Mapping[str, str]) -> None:
         if environ.get(name, "") not in ("", "0", "false"):
             raise ElisionError(f"{agent.name}: {name} is set: {why}")
     if shutil.which(agent.binary, path=environ.get("PATH")) is None:
-        raise ElisionError(_describe_missing_program(agent))
-
-
-def _describe_missing_program(agent: Agent) -> str:
-    """Return why `agent` cannot be started: it is not installed, or its name is mistyped."""
-    if agent.name in AGENTS:
-        return (
-            f"{agent.name} is not installed: there is no program {agent.binary} on the PATH; install it, or add the "
-            "folder that it is in to the PATH"
-        )
-    close = "".join(f"; did you mean {name}?" for name in get_close_matches(agent.binary, AGENTS, n=1))
-    return f"{agent.binary}: there is no such program on the PATH; install it, or name its path{close}"
+        if agent.name in AGENTS:
+            raise ElisionError(
+                f"{agent.name} is not installed: there is no program {agent.binary} on the PATH; install it, or add "
+                "the folder that it is in to the PATH"
+            )
+        close = "".join(f"; did you mean {name}?" for name in get_close_matches(agent.binary, AGENTS, n=1))
+        raise ElisionError(f"{agent.binary}: there is no such program on the PATH; install it, or name its path{close}")
 
 
 def bypass_proxies(environ: Mapping[str, str]) -> dict[str, str]:
@@ -119,3 +117,53 @@ def _merge_objects(own: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str,
         else:
             found[name] = value
     return found
+
+
+# -- the server of `elision mcp`, for this process alone: by a flag, a variable, or a temporary file -----------------
+
+
+def offer_mcp_server(agent: Agent, command: Sequence[str], variables: Mapping[str, str]) -> Agent:
+    """Return `agent` with the server that `command` starts, beside those of its user.
+
+    variables: the server's environment, which may hold passwords: no command line shows them. Raises ElisionError
+    where the agent takes servers by its own files alone.
+    """
+    if agent.mcp == "claude":
+        return _offer_to_claude(agent, command, variables)
+    if agent.mcp == "codex":
+        return _offer_to_codex(agent, command, variables)
+    if agent.mcp == "opencode":
+        return _offer_to_opencode(agent, command, variables)
+    able = ", ".join(row.name for row in AGENTS.values() if row.mcp)
+    raise ElisionError(
+        f"--mcp: {agent.name} takes no server by flag or variable; these do: {able}. Add the command "
+        "`elision mcp --store URL` to its own configuration, or omit --mcp"
+    )
+
+
+def _offer_to_claude(agent: Agent, command: Sequence[str], variables: Mapping[str, str]) -> Agent:
+    server = {"command": command[0], "args": list(command[1:]), "env": dict(variables)}
+    text = json.dumps({"mcpServers": {SERVER_NAME: server}})
+    # Both flags take several values: with "=" they take one, and leave the user's prompt alone. The tools only read.
+    flags = (f"--mcp-config={FOLDER}/{_CLAUDE_FILE}", f"--allowedTools=mcp__{SERVER_NAME}")
+    return replace(agent, arguments=(*agent.arguments, *flags), files={**agent.files, _CLAUDE_FILE: text})
+
+
+def _offer_to_codex(agent: Agent, command: Sequence[str], variables: Mapping[str, str]) -> Agent:
+    settings: dict[str, Any] = {"command": command[0], "args": list(command[1:]), "env_vars": list(variables)}
+    # Codex waits for servers that it requires: so the tools are there from its first request on. Others may enter after
+    # results are hidden, and break its cache. By itself it waits for 10 seconds, and Python may need more.
+    settings |= {"required": True, "startup_timeout_sec": 60}
+    flags: list[str] = []
+    for name, value in settings.items():
+        # A JSON string, or a list of them, is TOML too.
+        flags += ("-c", f"mcp_servers.{SERVER_NAME}.{name}={json.dumps(value)}")
+    return replace(agent, arguments=(*agent.arguments, *flags), environment={**agent.environment, **variables})
+
+
+def _offer_to_opencode(agent: Agent, command: Sequence[str], variables: Mapping[str, str]) -> Agent:
+    server = {"type": "local", "command": list(command), "environment": dict(variables), "enabled": True}
+    environment: dict[str, str | Mapping[str, Any]] = {}
+    for name, value in agent.environment.items():
+        environment[name] = value if isinstance(value, str) else {**value, "mcp": {SERVER_NAME: server}}
+    return replace(agent, environment=environment)

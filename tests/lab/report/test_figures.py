@@ -101,3 +101,31 @@ def test_no_line_ends_between_a_number_and_its_unit(width: int) -> None:
     assert " ".join(lines) == text
     assert not any(line.startswith("%") or line.endswith("×") for line in lines)
     assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (1_234, "1.2 kB"),
+        (12_345, "12 kB"),
+        (765_432, "765 kB"),
+        (999_999, "1.0 MB"),
+        (45_600_000, "46 MB"),
+        (10**15, "1000 TB"),
+    ],
+)
+def test_sizes_are_written(count: int, text: str) -> None:
+    """Two or three digits and the unit that leads to them."""
+    assert figures.format_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0 s"), (59, "59 s"), (60, "1 min"), (7_200, "2 h"), (86_400 * 20, "20 d"), (86_400 * 70, "10 w")],
+)
+def test_spans_are_written(seconds: float, text: str) -> None:
+    """In one unit; weeks from eight on."""
+    assert figures.format_duration(seconds) == text

@@ -17,7 +17,7 @@ from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
 from elision.lab.report.names import GROUPS
 from elision.lab.report.replay_report import build_replay_report, build_totals
-from elision.lab.report.report import MOST_COLUMNS, Column, Sentence, Table, TableRow, join_words
+from elision.lab.report.report import MOST_COLUMNS, Column, Report, Section, Sentence, Table, TableRow, join_words
 from elision.lab.results import Control, Study
 from tests.cli.in_process import run_elision
 from tests.lab.report.studies import HOSTILE, HYBRID, MASKING, RAW, STRATEGIES, empty, hostile, row, study
@@ -102,7 +102,8 @@ def test_what_to_do_next() -> None:
     """The page, as an address on one line however long, and commands with the paths that were given."""
     console = Console(file=io.StringIO(), width=40)
     page = Path("/a/long/folder/of/somebody/report.html")
-    terminal.print_section(build_next_steps(page, ["my runs", "more"], 5), console)
+    steps = build_next_steps(page, ["my runs", "more"], 5)
+    terminal.print_report(Report(command="replay", headline="Saved", sections=[steps]), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "file:///a/long/folder/of/somebody/report.html\n" in text
@@ -284,7 +285,7 @@ def test_a_heading_in_a_table_takes_no_room_from_figures() -> None:
     rows = [TableRow(["a heading of more words than there is room"]), TableRow(["x", "100 %", "200 %"])]
     table = Table(columns, rows, least=4)
     console = Console(file=io.StringIO(), width=40)
-    terminal.print_blocks([table], console)
+    terminal.print_report(Report(command="", headline="", sections=[Section("", [table])]), console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "a heading …" in text

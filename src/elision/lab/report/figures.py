@@ -113,6 +113,33 @@ def format_turns(value: float) -> str:
     return f"{value:.1f}"
 
 
+def format_size(count: int) -> str:
+    """Bytes: `12 B`, `3.4 kB`, `56 MB`."""
+    value = float(count)
+    unit = "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.5:
+            break
+        value = value / 1_000
+        unit = larger
+    if unit == "B" or value >= 9.95:
+        return f"{value:.0f} {unit}"
+    return f"{value:.1f} {unit}"
+
+
+def format_duration(seconds: float) -> str:
+    """A span in the largest unit that fits at least once: `3 d`, `5 h`, `40 s`; weeks from the eighth on."""
+    for unit, length, least in (("w", 604_800, 8), ("d", 86_400, 1), ("h", 3_600, 1), ("min", 60, 1)):
+        if seconds >= length * least:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def format_signed_usd(usd: float) -> str:
+    """USD that may be negative: `−$0.12`."""
+    return f"{MINUS}{format_usd(-usd)}" if usd < 0 else format_usd(usd)
+
+
 def format_plural(number: int, one: str, many: str = "") -> str:
     return f"{format_count(number)} {one if number == 1 else many or one + 's'}"
 

@@ -228,7 +228,9 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """command: which made it, such as "replay". scope: the lines below the headline.
+    """command: which made it, such as "replay". headline: "" for an answer of a few lines, which are not indented.
+
+    scope: the lines below the headline.
 
     data: what --json prints, which is documented in the reference. has_page: whether the command writes one. is_paged:
     whether a terminal shows it in the user's pager. made_by: None says nothing of it. footer: of a page, more lines.
@@ -246,8 +248,9 @@ class Report:
 
 
 def encode_report(report: Report) -> dict[str, Any]:
-    """Return what --json prints: the schema, the command, the headline, and the figures by name."""
-    return {"schema": SCHEMA, "command": report.command, "headline": report.headline, **report.data}
+    """Return what --json prints: the schema, the command, the headline if any, and the figures by name."""
+    headline = {"headline": report.headline} if report.headline else {}
+    return {"schema": SCHEMA, "command": report.command, **headline, **report.data}
 
 
 def join_words(words: Words) -> str:

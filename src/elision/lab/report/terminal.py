@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,18 +73,6 @@ def print_report(report: Report, console: Console) -> None:
     _Printer(console, "with --html and --json" if report.has_page else "with --json").print_report(report)
 
 
-def print_section(section: Section, console: Console) -> None:
-    """Print a section of its own, after a report."""
-    _Printer(console, "with --json").print_section(section)
-
-
-def print_blocks(blocks: Iterable[Block], console: Console) -> None:
-    """Print blocks without a headline, for commands whose answer is a few lines."""
-    printer = _Printer(console, "with --json")
-    for block in blocks:
-        printer.print_block(block, indent=0)
-
-
 def build_text(words: Words, mood: Mood = "") -> Text:
     """Return `words` with their colours, and nothing in them that acts on a terminal."""
     pieces = [words] if isinstance(words, str) else words
@@ -108,6 +96,10 @@ class _Printer:
         self._headings: set[str] = set()
 
     def print_report(self, report: Report) -> None:
+        if not report.headline:
+            for block in (block for section in report.sections for block in section.blocks):
+                self.print_block(block, indent=0)
+            return
         print_text(self._console, _neutralize_lines(report.headline), "bold")
         for sentence in report.scope:
             print_text(self._console, _neutralize_lines(join_words(sentence.words)), STYLES[sentence.mood or "quiet"])

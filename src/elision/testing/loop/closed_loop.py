@@ -17,8 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from elision.agent.loop import run_agent
-from elision.agent.model import Json, Model, Shape
-from elision.agent.retry import RetryPolicy
+from elision.agent.model import Json, Model, RetryPolicy, Shape
 from elision.errors import BudgetError, ElisionError, SettingError
 from elision.manager.advanced_options import gather_options
 from elision.manager.context import ContextManager

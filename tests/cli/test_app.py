@@ -11,8 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from elision.cli.app import app
-from elision.cli.command_group import COMMANDS, RENAMED, SUBCOMMANDS
+from elision.cli.app import COMMANDS, SUBCOMMANDS, app
 from elision.cli.declarations import list_rare_options
 from tests.cli.in_process import run_elision
 
@@ -127,14 +126,6 @@ def test_the_first_screen_has_at_most_twelve_options(words: tuple[str, ...]) -> 
         assert f"{len(options) + 1 - len(shown)} more: elision {' '.join(words)} --help-all" in screens["--help"]
         assert all(name in screens["--help-all"] for name in options)
         assert len(rare) == len(options) + 1 - len(shown)
-
-
-@pytest.mark.parametrize("name", RENAMED)
-def test_a_removed_command_answers_with_its_new_name(name: str) -> None:
-    """It is a usage error that says what to type."""
-    done = run_elision(name, "--anything")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"elision: elision {name} is now: {RENAMED[name]}\n"
 
 
 def test_options_follow_a_subcommand() -> None:

@@ -1,18 +1,26 @@
-"""What the commands that keep, check and move sessions show."""
+"""What the commands that keep, check and move sessions show, and the files that they write: whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import json
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
-from elision.cli.amounts import format_size
+from elision.cli.outputs import check_outputs, replace_file
+from elision.cli.sessions_report import describe_contents as describe_contents
 from elision.cli.sessions_report import format_age, name_session, printable_key
 from elision.errors import StoreError
+from elision.formats.elision_export import export
+from elision.formats.stored_session import load_stored_session
 from elision.lab.ratios import divide_or_zero
-from elision.lab.report.figures import format_count, format_plural
+from elision.lab.report.figures import format_count, format_plural, format_size
 from elision.lab.report.report import Block, Column, Sentence, Table, TableRow
+from elision.stores.log_file import format_log
 from elision.stores.session_copy import CopyResult
-from elision.stores.store import Finding, Footprint, SessionInfo
+from elision.stores.store import Finding, Footprint, SessionInfo, Store
+from elision.trajectory.redact import Redaction
 
 #: Characters of what is wrong somewhere.
 _SAID: Final = 300
@@ -54,8 +62,8 @@ def estimate_freed(footprint: Footprint, found: Sequence[tuple[SessionInfo, str]
     return min(footprint.stored_bytes, int(sum(info.raw_bytes for info, _ in found) * packed))
 
 
-def show_deletions(footprint: Footprint, found: Sequence[tuple[SessionInfo, str]], now: float) -> list[Block]:
-    """Return the sessions that would be deleted, and what that would free."""
+def show_deletions(found: Sequence[tuple[SessionInfo, str]], freed: int, now: float) -> list[Block]:
+    """Return the sessions that would be deleted, and that this would free about `freed` bytes."""
     if not found:
         return [Sentence("nothing would be deleted")]
     columns = [Column("session"), Column("size", 3), Column("turns", 1), Column("changed", 2), Column("why", 4, "left")]
@@ -65,8 +73,7 @@ def show_deletions(footprint: Footprint, found: Sequence[tuple[SessionInfo, str]
         )
         for info, why in found
     ]
-    freed = format_size(estimate_freed(footprint, found))
-    text = f"{format_plural(len(found), 'session')} would be deleted, about {freed} freed"
+    text = f"{format_plural(len(found), 'session')} would be deleted, about {format_size(freed)} freed"
     return [Table(columns, rows, least=_NAME), Sentence(text)]
 
 
@@ -107,3 +114,27 @@ def show_copies(done: Sequence[CopyResult | StoreError]) -> list[Block]:
     more = len(written) - SHOWN
     rest = [Sentence(f"and {format_plural(more, 'more session')}", "quiet")] if more > 0 else []
     return [Table(columns, rows, least=_NAME), *rest, said]
+
+
+def export_run(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
+    """`session` as a recorded run (`elision.trajectory/1`). redaction: None leaves secrets in."""
+    for line in export(load_stored_session(store, session.key)):
+        yield json.dumps(redaction.redact_tree(json.loads(line)), separators=(",", ":")) if redaction else line
+
+
+def export_log(store: Store, session: SessionInfo, redaction: Redaction | None) -> Iterator[str]:
+    """`session` as a log (`elision.log/1`)."""
+    return format_log(session, store.events(session.key), redaction)
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file that is there when all of it is, readable by its owner alone; "-" is standard output.
+
+    Raises OutputError before anything is read if it cannot or must not be written.
+    """
+    if str(path) == "-":
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        return
+    check_outputs({"out": path})
+    replace_file(path, (f"{line}\n".encode("ascii") for line in lines), private=True)

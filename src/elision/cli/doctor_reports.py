@@ -1,4 +1,4 @@
-"""`elision doctor --prices`: what models cost and how their providers cache, with where each figure is from."""
+"""`elision doctor --settings` and `--prices`: every setting with its source; what models cost and how they cache."""
 
 from __future__ import annotations
 
@@ -7,13 +7,78 @@ from datetime import date
 from itertools import groupby
 from typing import Any, Final
 
+from elision.cli.options import Output
+from elision.config import Settings, load_settings
+from elision.config.effective_settings import NOWHERE
+from elision.lab.elongation import warn_of_window
 from elision.lab.report.figures import NOTHING
-from elision.lab.report.report import Column, Facts, Report, Section, Sentence, Table, TableRow, Words
+from elision.lab.report.report import Block, Column, Facts, Report, Section, Sentence, Table, TableRow, Words
 from elision.lab.results import prices_json
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokenizer import OURS, Tokenizer
+
+_LEGEND: Final = (
+    "In the environment: ELISION_NAME or AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is "
+    "name in the table [gateway]."
+)
+
+
+def show_settings(output: Output, *, everything: bool) -> None:
+    """Print the settings in force. everything: those that have their default, too."""
+    found = load_settings()
+    warning = warn_of_window(found.preset, getattr(found.strategy, "window", None))
+    data = encode_settings(found) | {"warning": warning}
+    notes = [Sentence(warning, "warning")] if warning is not None else []
+    if not output.quiet:
+        notes.append(Sentence(_LEGEND, "quiet"))
+    output.answer("doctor --settings", data, *list_settings(found, everything=everything, meanings=True), *notes)
+
+
+def list_settings(found: Settings, *, everything: bool, meanings: bool = False) -> Iterator[Block]:
+    """Yield the settings and who writes summaries; without `everything` only the settings that somebody set.
+
+    meanings: where there is room, what each means.
+    """
+    entries = [entry for entry in found.entries if everything or entry.place not in (NOWHERE, "")]
+    rows = []
+    for entry in entries:
+        # What somebody set stands out; what the strategy has not is a dash.
+        mood = "quiet" if entry.place in (NOWHERE, "") else "strong"
+        rows.append(TableRow([entry.key.name, entry.value or NOTHING, entry.place, entry.key.meaning], mood))
+    if rows:
+        columns = [Column("setting"), Column("value", 2, "wrap"), Column("from", 3, "left")]
+        yield Table([*columns, Column("meaning", 1, "left")] if meanings else columns, rows)
+    defaults = len(found.entries) - len(entries)
+    if defaults:
+        subject = f"{defaults} settings are at their defaults" if entries else "All settings are at their defaults"
+        yield Sentence(f"{subject}; elision doctor --settings --all lists them.", "quiet")
+    for entry in found.entries:
+        if entry.note:
+            yield Sentence(f"{entry.key.name}: {entry.note}", "warning")
+    yield Sentence(f"Summaries: {found.describe_summarizer()}", "quiet")
+
+
+def encode_settings(found: Settings) -> dict[str, object]:
+    """Return every setting as JSON, with its variable and where its value is from."""
+    return {
+        "summaries": found.describe_summarizer(),
+        "settings": [
+            {
+                "name": entry.key.name,
+                "variable": entry.key.variable,
+                "value": entry.value or None,
+                "from": entry.place or None,
+                "note": entry.note,
+                "meaning": entry.key.meaning,
+            }
+            for entry in found.entries
+        ],
+    }
+
+
+# -- prices -----------------------------------------------------------------------------------------------------------
 
 _PRICES: Final = (
     Column("input", 9),
@@ -49,29 +114,25 @@ def build_prices_report(model: str, *, has_notes: bool) -> Report:
             has_page=False,
         )
     table = load_price_table()
+    sets = [TableRow([name, *_price_cells(entry)]) for name, entry in table.sets.items()]
     return Report(
         command="doctor --prices",
         headline=f"USD per million tokens, as of {table.dated}",
         sections=[
             Section("", [_build_models_table()]),
-            Section("Named sets", [_build_sets_table()]),
+            Section("Named sets", [Table([Column("set"), *_PRICES], sets)]),
             Section("", [Sentence(_describe_columns(), "quiet")] if has_notes else []),
         ],
-        data=_encode_all(),
+        data={
+            "dated": str(table.dated),
+            "models": [_encode_row(each) for each in table.entries],
+            "sets": {name: prices_json(each) for name, each in table.sets.items()},
+        },
         has_page=False,
     )
 
 
 # -- as JSON ----------------------------------------------------------------------------------------------------------
-
-
-def _encode_all() -> dict[str, Any]:
-    table = load_price_table()
-    return {
-        "dated": str(table.dated),
-        "models": [_encode_row(each) for each in table.entries],
-        "sets": {name: prices_json(each) for name, each in table.sets.items()},
-    }
 
 
 def _encode_row(row: PriceEntry) -> dict[str, Any]:
@@ -107,11 +168,6 @@ def _build_models_table() -> Table:
     return Table(columns, rows)
 
 
-def _build_sets_table() -> Table:
-    rows = [TableRow([name, *_price_cells(entry)]) for name, entry in load_price_table().sets.items()]
-    return Table([Column("set"), *_PRICES], rows)
-
-
 def _price_cells(entry: Prices) -> list[str]:
     cache = entry.cache
     limits = [NOTHING, NOTHING] if cache.kind == "none" else [f"{cache.minimum:,}", _format_lifetime(cache.ttl)]
@@ -131,9 +187,7 @@ def _format_price_step(entry: Prices) -> str:
 
 
 def _format_usd(value: float | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{value:.4f}".rstrip("0").rstrip(".")
+    return NOTHING if value is None else f"{value:.4f}".rstrip("0").rstrip(".")
 
 
 def _format_tokens(tokens: int | None) -> str:
