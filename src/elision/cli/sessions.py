@@ -48,7 +48,6 @@ def sessions(
         from elision.cli.session_names import ShortNames, walk_session_trees
         from elision.cli.sessions_report import ListedSession, build_sessions_report
         from elision.errors import StoreError
-        from elision.manager.session_json import encode_session_report
         from elision.trajectory.task_text import find_task, read_task
 
         listed = opened.sessions()
@@ -62,6 +61,8 @@ def sessions(
             data = encode_info(info)
             try:
                 if output.json:
+                    from elision.manager.session_json import encode_session_report
+
                     report = reader.load_report(info)
                     data |= {"task": find_task(report.head), **encode_session_report(report)}
                     row = replace(row, figures=reader.keep(info, report))
