@@ -33,8 +33,8 @@ _LINES_AT_ONCE: Final = 16
 _INDEXES_KEPT: Final = 64
 #: Texts that stay split for all sessions of the process, and characters of the longest: 10 MB at most. A run is often
 #: found in what was found last, and splitting again would take longer than all the rest.
-_SPLIT_TEXTS: Final = 128
-_SPLIT_CHARACTERS: Final = 32_000
+_SPLIT_TEXTS: Final = 512
+_SPLIT_CHARACTERS: Final = 8_000
 #: Tokens that a run must save.
 LEAST_SAVING: Final = 60
 
