@@ -18,7 +18,7 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Event, RequestSent, TurnAdded, UsageReported
+from elision.trajectory.events import Event, PassDecided, RequestSent, TurnAdded, UsageReported
 from tests import flat_options
 from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
@@ -140,6 +140,68 @@ def test_a_pass_that_another_process_overtook_is_given_up() -> None:
     assert [event.call for event in events if isinstance(event, UsageReported)] == [4]
     again = manager(store, "masking(window=9, fold=false)").prepare(make_history("openai", 6))
     assert dumped(one.prepare(make_history("openai", 6))) == dumped(again)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_note_of_another_process_gives_up_no_pass(strategy: str) -> None:
+    """Its turn may be the last but one of the agent, which no later request would bring again."""
+    store = MemoryStore()
+    one, two = manager(store, strategy), manager(store, strategy)
+    for steps in range(8):
+        view = one.prepare(make_history("openai", steps))
+        one.settle()
+    one.record({"input_tokens": view.diagnostics.after, "output_tokens": 7})
+    sent = two.prepare(make_history("openai", 8))
+    assert one.settle() is None
+    assert two.settle() is None
+    two.record({"input_tokens": sent.diagnostics.after, "output_tokens": 7})
+    assert two.settle() is None
+    events = list(store.events("s"))
+    assert turns(events) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [event.call for event in events if isinstance(event, RequestSent)] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [event.call for event in events if isinstance(event, UsageReported)] == [8, 9]
+    views = [each.prepare(make_history("openai", 9)) for each in (two, manager(store, strategy))]
+    assert dumped(views[0]) == dumped(views[1])
+
+
+class Interrupted(MemoryStore):
+    """Another process writes just before a write of a decision that hides something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interrupt: Callable[[], object] | None = None
+
+    def append(self, session: str, events: Sequence[Event], **given: Any) -> Any:
+        interrupt, self.interrupt = self.interrupt, None
+        if interrupt is not None:
+            interrupt()
+        return super().append(session, events, **given)
+
+
+def test_a_note_before_a_pass_is_written_makes_it_again() -> None:
+    """What was not sent is decided anew, with the note, and stands in the log once."""
+    store = Interrupted()
+    one, two = manager(store), manager(store)
+    for steps in range(8):
+        view = one.prepare(make_history("openai", steps))
+        one.settle()
+    two.prepare(make_history("openai", 7))
+    two.settle()
+
+    def write_note() -> None:
+        one.record({"input_tokens": view.diagnostics.after, "output_tokens": 7})
+        assert one.settle() is None
+
+    store.interrupt = write_note
+    two.prepare(make_history("openai", 8))
+    assert store.interrupt is None
+    assert two.settle() is None
+    events = list(store.events("s"))
+    assert turns(events) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [event.call for event in events if isinstance(event, UsageReported)] == [8]
+    # Both asked for the eighth call.
+    for kind in (PassDecided, RequestSent):
+        assert [event.call for event in events if isinstance(event, kind)] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9]
 
 
 def test_two_agents_that_begin_alike_part_where_they_differ() -> None:

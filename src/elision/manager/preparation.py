@@ -217,10 +217,12 @@ class CallPreparer:
                 yield from self.writer.write_branch(branch, terms.now)
         except Exception as error:
             self._unlogged_attempts += _find_paid_attempts(branch.log.events[mark:])
-            if isinstance(error, ConflictError) or not isinstance(error, StoreError):
+            if not isinstance(error, StoreError):
                 raise
             # What could not be stored is not shown.
             branch.log = self.logs.make_log(branch.log.events[:mark])
+            if isinstance(error, ConflictError):
+                raise
             return self._hold_view(branch, terms, error)
         newest = branch.log.newest_call
         assert newest is not None

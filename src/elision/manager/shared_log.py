@@ -1,7 +1,8 @@
 """Write a log to the store, and read what other processes wrote to it.
 
-Their records come before our unsaved ones. Our unsaved turns and decisions are dropped then: the turns are in the
-client's messages, and the decision is made again. Notes (usage, recalls, learned windows) are kept and written after.
+Their records come before our unsaved ones. Our notes (usage, recalls, learned windows) are kept and written after. If
+theirs are notes alone, so are our turns and decisions: their request was sent, and it may have been the agent's last.
+Otherwise these are dropped: the turns are in the client's messages, and the decision is made again.
 
 A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
 
@@ -165,8 +166,11 @@ class LogWriter:
         """
         unsaved = branch.unsaved
         before = branch.log
+        sent: Sequence[Event] = ()
+        if all(isinstance(event, _NOTE_EVENTS) for event in theirs):
+            sent = _take_sent(unsaved)
         if unsaved:
-            branch.log = self.logs.make_log([*before.events[: branch.saved_events], *theirs])
+            branch.log = self.logs.make_log([*before.events[: branch.saved_events], *theirs, *sent])
         else:
             branch.log = before.extend(theirs)
         if branch.log is not before:
@@ -181,7 +185,7 @@ class LogWriter:
         branch.saved_events += len(theirs)
         branch.exists = True
         branch.diverged = True
-        for event in unsaved:
+        for event in unsaved[len(sent) :]:
             if isinstance(event, _NOTE_EVENTS):
                 branch.log.record_event(event)
 
@@ -223,6 +227,12 @@ def _read_others(store: Store, branch: SessionBranch) -> list[Event]:
     if records < branch.saved_events:
         raise CorruptError(name_check_command(f"{records} of {branch.saved_events} records are left"))
     return list(store.events(branch.key, branch.saved_events))
+
+
+def _take_sent(events: Sequence[Event]) -> Sequence[Event]:
+    """Return `events` up to the last request that was sent: the turns behind it are in the next one."""
+    end = next((place for place in range(len(events), 0, -1) if isinstance(events[place - 1], RequestSent)), 0)
+    return events[:end]
 
 
 def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[Event]:
