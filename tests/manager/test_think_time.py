@@ -103,6 +103,59 @@ def test_it_waits_for_nothing() -> None:
         assert [event.usage.input for event in branch.log.events if isinstance(event, UsageReported)] == [901]
 
 
+def test_a_slow_handler_of_another_session_holds_no_loop() -> None:
+    """What waits behind it in the one thread is not told on the event loop."""
+    slow, other = HeldCollector(), HeldCollector()
+    other.gate.set()
+    history = [make_history("openai", steps) for steps in (2, 3)]
+
+    async def call_twice() -> None:
+        with (
+            ContextManager("masking", store="memory:", on_event=slow) as first,
+            ContextManager("masking", store="memory:", on_event=other) as second,
+        ):
+            await first.prepare_async(history[0])
+            await second.prepare_async(history[0])
+            again = asyncio.ensure_future(second.prepare_async(history[1]))
+            await asyncio.sleep(0)
+            slow.gate.set()
+            await again
+            assert other.calls[0] == 3
+            assert threading.current_thread().name not in other.threads
+
+    asyncio.run(call_twice())
+
+
+def test_work_that_begins_while_it_is_ended_is_waited_for() -> None:
+    """Its loop may start it just when another thread ends it."""
+    think_time, ran = ThinkTime(), []
+    gate = threading.Event()
+
+    def work() -> Iterator[None]:
+        assert gate.wait(20)
+        ran.append("piece")
+        yield
+
+    class Loop(asyncio.AbstractEventLoop):
+        def call_later(self, delay: float, callback: Any, *arguments: Any, context: Any = None) -> Any:
+            self.start = callback
+
+    loop = Loop()
+    think_time.begin(lambda: ran.append("report"), work(), loop)
+    job = think_time._job
+    assert job is not None
+    ender = threading.Thread(target=think_time.finish)
+    # As it is while a thread was given the work and nobody can see that yet.
+    with job._lock:
+        ender.start()
+        assert ran == []
+    ender.join(20)
+    gate.set()
+    loop.start()
+    assert ran == ["report"]
+    assert job.future is None
+
+
 def test_what_a_handler_raises_ends_no_call() -> None:
     class Exiting(PassCollector):
         def report_pass(self, diagnostics: Diagnostics) -> None:

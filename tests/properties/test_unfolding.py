@@ -57,7 +57,7 @@ def check_session(texts: Sequence[str], least_lines: int, removed: int = 0) -> i
         index.add_observation(key, text, runs)
     for key in list(own):
         index.remove_observation(key)
-    assert (index.line_count, index.find_blocks().places, index._whole) == (0, {}, {})
+    assert (index.line_count, index._find_blocks_at_once().places, index._whole) == (0, {}, {})
     return sum(len(fold.runs) for fold in folds.values())
 
 

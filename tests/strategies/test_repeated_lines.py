@@ -225,7 +225,7 @@ def test_removing_leaves_nothing() -> None:
     index.remove_observation((5, 1))
     assert index.line_count == 0
     assert index.find_runs((6, 1), SOURCE) == []
-    assert index.find_blocks().places == {}
+    assert index._find_blocks_at_once().places == {}
 
 
 def test_blocks_that_were_let_go_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,6 +243,19 @@ def test_blocks_that_were_let_go_are_found_again(monkeypatch: pytest.MonkeyPatch
     assert [index in kept for index in indexes] == [False, True, True]
     assert [index.find_runs((4, 1), wanted) for index in indexes] == first
     assert [(run.start, run.lines, run.source) for run in first[0]] == [(5, 10, (2, 1))]
+
+
+def test_blocks_are_found_one_source_a_step() -> None:
+    """Who stops in between loses nothing, and the next one goes on."""
+    index = LineIndex()
+    for turn in range(1, 5):
+        index.add_observation((turn, 1), "\n".join([str(turn), *CODE]))
+    steps = index.find_blocks()
+    next(steps)
+    next(steps)
+    steps.close()
+    assert len(list(index.find_blocks())) == 2
+    assert list(index.find_blocks()) == []
 
 
 def test_added_again_replaces() -> None:

@@ -163,7 +163,7 @@ def test_the_fast_encoder_is_renewed_where_memory_is_not_measured(monkeypatch: p
     assert loads == ["cl100k"] * 2
 
 
-def test_no_other_thread_loads_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_that_counts_meanwhile_loads_it_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who counts while it is being loaded anew uses the old one."""
     fast, loads = count_loads(monkeypatch)
     load = vocabulary._load_gigatoken

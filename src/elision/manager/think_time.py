@@ -87,7 +87,7 @@ class ThinkTime:
         loop: in which it begins a moment later, for small work: a call that comes before that loses little.
         """
         self.finish()
-        job = self._job = _Job(report, pieces, weakref.ref(self))
+        job = self._job = _Job(report, pieces, weakref.ref(self), is_small=loop is not None)
         if loop is None:
             job.start()
         else:
@@ -96,7 +96,7 @@ class ThinkTime:
     def hold(self, report: Callable[[], None]) -> None:
         """Have `report` called by `finish`, where it is not worth a thread."""
         self.finish()
-        self._job = _Job(report, iter(()), weakref.ref(self))
+        self._job = _Job(report, iter(()), weakref.ref(self), is_small=True)
 
     @property
     def is_under_way(self) -> bool:
@@ -111,20 +111,26 @@ class ThinkTime:
             self._job = None
 
     def try_finish(self) -> bool:
-        """Do as `finish` where the thread has not begun; return whether nothing is done any more."""
-        future = self._job.future if self._job is not None else None
-        if future is not None and not future.done() and not future.cancel():
+        """Do as `finish` where that neither waits nor takes long; return whether nothing is done any more."""
+        if self._job is not None and self._job.is_under_way and not self._job.try_cancel():
             return False
         self.finish()
         return True
 
 
 class _Job:
-    def __init__(self, report: Callable[[], None], pieces: Iterator[None], owner: weakref.ref[ThinkTime]) -> None:
+    """is_small: whether the report is made in no time, so that the thread need not make it."""
+
+    def __init__(
+        self, report: Callable[[], None], pieces: Iterator[None], owner: weakref.ref[ThinkTime], *, is_small: bool
+    ) -> None:
         self._report: Callable[[], None] | None = report
+        self._is_small = is_small
         self._pieces = pieces
         self._owner = owner
         self._process = os.getpid()
+        #: Held while it starts, and while it is told to end.
+        self._lock = threading.Lock()
         self.future: Future[None] | None = None
         self._thread = 0
         self._is_over = False
@@ -134,29 +140,43 @@ class _Job:
         return self.future is not None and not self.future.done()
 
     def start(self) -> None:
-        if self._is_over:
+        if self._process != os.getpid():
+            # A child goes on with the loop of its parent.
             return
-        context = contextvars.copy_context()
-        try:
-            self.future = get_think_executor().submit(context.run, self._work)
-        except RuntimeError:
-            # The interpreter is ending: no thread begins any more.
-            self._make_report()
+        with self._lock:
+            if self._is_over:
+                return
+            context = contextvars.copy_context()
+            try:
+                self.future = get_think_executor().submit(context.run, self._work)
+                return
+            except RuntimeError:
+                # The interpreter is ending: no thread begins any more.
+                pass
+        self._make_report()
+
+    def try_cancel(self) -> bool:
+        """Take it back from the thread where that has not begun; return whether it did."""
+        return self._is_small and self.future is not None and self.future.cancel()
 
     def finish(self) -> None:
-        self._is_over = True
         if self._process != os.getpid():
             # The thread is the parent's, which makes the report.
+            self._is_over = True
             return
         if self._thread == threading.get_ident():
+            self._is_over = True
             return
-        if self.future is None or self.future.cancel():
+        with self._lock:
+            self._is_over = True
+            future = self.future
+        if future is None or future.cancel():
             # The event loop may have the job for a while.
             self._pieces = iter(())
             self._make_report()
         else:
             # What was raised in the thread is no failure of this call.
-            self.future.exception()
+            future.exception()
 
     def _work(self) -> None:
         self._thread = threading.get_ident()

@@ -234,10 +234,12 @@ class Folding:
         return self._described[1]
 
     def look_ahead(self, state: State) -> Iterator[None]:
-        """Do what the next call would do with what the view shows by now: find blocks, describe the newest calls."""
+        """Do what the next call would do with what the view shows by now: find blocks, describe the newest calls.
+
+        Advance it to its end, or close it.
+        """
         if self._index is not None:
-            self._index.find_blocks()
-            yield
+            yield from self._index.find_blocks()
         if self._described_turns and state.turns:
             # References were written, and more may be.
             self._learn_calls(state)

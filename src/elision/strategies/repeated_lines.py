@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
@@ -31,8 +31,8 @@ _PLACES_KEPT: Final = 8
 _LINES_AT_ONCE: Final = 16
 #: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
 _INDEXES_KEPT: Final = 64
-#: Texts that stay split for all sessions of the process, and characters of the longest: 10 MB at most. A run is often
-#: found in what was found last, and splitting again would take longer than all the rest.
+#: Texts that stay split for all sessions of the process, and characters of the longest: 15 MB of code at most. A run is
+#: often found in what was found last, and splitting again would take longer than all the rest.
 _SPLIT_TEXTS: Final = 512
 _SPLIT_CHARACTERS: Final = 8_000
 #: Tokens that a run must save.
@@ -113,21 +113,25 @@ class LineIndex:
             if not self._whole[source.text]:
                 del self._whole[source.text]
 
-    def find_blocks(self) -> _Blocks:
-        """Return where the blocks of all sources begin."""
+    def find_blocks(self) -> Generator[None, None, _Blocks]:
+        """Return where the blocks of all sources begin, after a step for each new source. What was found stays."""
         with _LOCK:
             blocks = _blocks_by_index.pop(self, None)
         if blocks is None or blocks.lines > 2 * self.line_count:
             # More than half of them are of sources that were removed.
             blocks = _Blocks()
-        new = list(takewhile(lambda source: source.number > blocks.newest, reversed(self._sources.values())))
-        for source in reversed(new):
-            bodies = self._split_source(source.text, source.runs).bodies
-            blocks.add_source(source, bodies, self._block_lines)
-        with _LOCK:
-            _blocks_by_index[self] = blocks
-            while len(_blocks_by_index) > _INDEXES_KEPT:
-                del _blocks_by_index[next(iter(_blocks_by_index))]
+        newest = blocks.newest
+        new = list(takewhile(lambda source: source.number > newest, reversed(self._sources.values())))
+        try:
+            for source in reversed(new):
+                bodies = self._split_source(source.text, source.runs).bodies
+                blocks.add_source(source, bodies, self._block_lines)
+                yield
+        finally:
+            with _LOCK:
+                _blocks_by_index[self] = blocks
+                while len(_blocks_by_index) > _INDEXES_KEPT:
+                    del _blocks_by_index[next(iter(_blocks_by_index))]
         return blocks
 
     def find_runs(self, key: Key, text: str) -> list[FoldedRun]:
@@ -141,7 +145,7 @@ class LineIndex:
             is_long = len(text) >= self.least_characters
             return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
-        places = self.find_blocks().places
+        places = self._find_blocks_at_once().places
         blocks = _hash_all_blocks(target.bodies, self._block_lines)
         #: The lines at which a block begins that sources have, and the first of them that was not passed yet.
         known = [line for line, block in enumerate(blocks) if block in places]
@@ -182,6 +186,15 @@ class LineIndex:
                 runs.append(self._make_run(start, match, split[match.source]))
                 start += match.lines
         return runs
+
+    def _find_blocks_at_once(self) -> _Blocks:
+        steps = self.find_blocks()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: _Blocks = end.value
+                return found
 
     def _split(self, text: str) -> NumberedLines:
         if len(text) <= _SPLIT_CHARACTERS:

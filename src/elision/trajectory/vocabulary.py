@@ -209,7 +209,7 @@ class GigatokenEncoder:
 
     def _count_piece(self, text: str) -> int:
         if self._grown_bytes > MAX_GROWN_BYTES:
-            # Zero first: no other thread loads it as well.
+            # Zero first, or each thread that counts meanwhile would load it as well.
             self._grown_bytes = 0
             self._count_words = _load_gigatoken(self._name)
         weight = 1
