@@ -51,6 +51,17 @@ def test_bad_options(arguments: list[str], message: str) -> None:
     assert message in done.stderr
 
 
+def test_a_file_of_ones_own_is_not_replaced(tmp_path: Path) -> None:
+    """Refused before anything runs."""
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine", encoding="utf-8")
+    for place, message in ((mine, "is not a report of Elision"), (tmp_path / "no" / "a.svg", "there is no folder")):
+        done = run_elision(*STUDY, "--svg", place)
+        assert done.returncode == 2
+        assert message in done.stderr
+    assert mine.read_text(encoding="utf-8") == "mine"
+
+
 def test_knobs_in_text() -> None:
     """Numbers, words and truth values."""
     knobs = parse_knobs(["rot=0.5", "calls=200", "reuse=heavy", "recalls=false"])

@@ -35,6 +35,13 @@ def test_options_of_the_gateway_need_it() -> None:
     assert "belong to --gateway" in result.stderr
 
 
+def test_json_and_a_page_exclude_each_other(tmp_path: Path) -> None:
+    """No page would be written."""
+    result = run_elision("demo", "--json", "--html", tmp_path / "a.html")
+    assert result.returncode == 2
+    assert "leave out --html" in result.stderr
+
+
 def test_a_wheel_holds_the_runs(tmp_path: Path) -> None:
     """Byte for byte, where `elision demo` looks for them."""
     pytest.importorskip("hatchling", reason="hatchling is not installed")

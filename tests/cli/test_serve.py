@@ -190,6 +190,9 @@ def test_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upstream: str) -
     done = run(tmp_path, monkeypatch, "--check", "--upstream-openai", "http://127.0.0.1:1", **environ)
     assert done.exit_code == 1
     assert "nothing listens at http://127.0.0.1:1" in done.output
+    # Where room is short, the reason takes several lines.
+    narrow = run(tmp_path, monkeypatch, "--check", "--upstream-openai", "http://127.0.0.1:1", COLUMNS="60", **environ)
+    assert "nothing listens" in " ".join(narrow.output.split())
 
 
 @pytest.mark.parametrize("options", [[], ["--check"]])

@@ -49,6 +49,16 @@ def test_wide_terminals_show_the_meaning() -> None:
     assert "newest turns whose tool results stay" not in printed(width=100)
 
 
+def test_long_values_and_places_take_several_lines() -> None:
+    """Rather than cost the column or a setting's name."""
+    text = printed(width=80, ELISION_GATEWAY_UPSTREAM_ANTHROPIC="https://my.proxy.example.com/anthropic")
+    assert "gateway_upstream_anthropic" in text
+    joined = "".join(text.split())
+    assert "https://my.proxy.example." in joined
+    assert "ELISION_GATEWAY_UPSTREAM_" in joined
+    assert "masking_window  8" in printed(width=160)
+
+
 def test_only_what_somebody_set_is_shown() -> None:
     """Settings with their default are counted, and listed with --all."""
     text = printed()

@@ -62,7 +62,7 @@ def closed_loop(
     # Slow to import, and help needs none of it.
     import msgspec
 
-    from elision.cli.outputs import replace_file
+    from elision.cli.outputs import check_outputs, replace_file
     from elision.lab.report.report import Sentence
     from elision.testing.loop.closed_loop import FAMILIES, Variant
     from elision.testing.loop.closed_loop_chart import render_chart
@@ -91,6 +91,8 @@ def closed_loop(
     )
     for name in settings.prices:
         find_named_prices(name)
+    # Before anything is paid for.
+    check_outputs({"svg": chart})
     results = run_loop_study(settings, processes=jobs or os.cpu_count() or 1, live=live, report=output.note)
     if chart is not None:
         replace_file(chart, [render_chart(results.comparisons).encode()])

@@ -54,6 +54,8 @@ def demo(
 
     place = find_runs()
     if output.json:
+        if html_file is not None:
+            raise SettingError("--json prints both replays and writes no page: leave out --html")
         output.answer("demo", {"as_recorded": _replay(place, None, jobs), "flagship": _replay(place, FLAGSHIP, jobs)})
         return
     click.echo("1 of 2: each run at the prices of its own model\n")

@@ -30,6 +30,7 @@ from elision.trajectory.trajectory import Problem
 OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
     "html": (b"<!doctype html>",),
     "png": (b"\x89PNG",),
+    "svg": (b"<svg",),
     # Whoever wrote the settings: `elision tune` checks itself whether it may replace them.
     "toml": (b"",),
     "out": (b'"format":"elision.',),

@@ -65,12 +65,13 @@ def playback(
 
 def _load_runs(paths: Paths, output: Output) -> tuple[list[Trajectory], list[Problem]]:
     from elision.formats.registry import read_runs
+    from elision.lab.report.figures import neutralize_text
     from elision.trajectory.trajectory import Problem, Trajectory
 
     found = [each for path in paths for each in read_runs(path)]
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:5]:
-        output.note(f"elision: {escape_controls(str(problem))}")
+        output.note(f"elision: {neutralize_text(str(problem))}")
     runs = [each for each in found if isinstance(each, Trajectory)]
     if not runs:
         raise FormatError("no run in it could be read: " + "; ".join(map(str, problems[:3])))

@@ -193,7 +193,7 @@ def _check_gateway(settings: GatewaySettings, output: Output) -> int:
     from elision.lab.report.report import Column, Table, TableRow
 
     results = asyncio.run(run_checks(settings))
-    columns = [Column("check"), Column("", 3, "left"), Column("address", 2, "left"), Column("found", 1, "wrap")]
+    columns = [Column("check"), Column("", 3, "left"), Column("address", 1, "wrap"), Column("found", 2, "wrap")]
     rows = []
     for each in results:
         mark = ("ok", "better") if each.is_ok else ("failed", "worse")

@@ -103,12 +103,13 @@ def view(
 def _choose_run(file: Path, id: str | None, output: Output) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
     from elision.formats.registry import read_runs
+    from elision.lab.report.figures import neutralize_text
     from elision.trajectory.trajectory import Problem, Trajectory
 
     found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
     for problem in problems[:SHOWN_PROBLEMS]:
-        output.note(f"elision: {escape_controls(str(problem))}")
+        output.note(f"elision: {neutralize_text(str(problem))}")
     if len(problems) > SHOWN_PROBLEMS:
         output.note(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met")
     runs = [each for each in found if isinstance(each, Trajectory)]

@@ -240,15 +240,16 @@ def measure_names(table: Table, rows: Sequence[TableRow]) -> int:
 def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], width: int) -> Grid:
     """Return the columns at `places` of `rows`. The names give way, never a figure."""
     grid = open_table()
-    taken = sum(
-        measure_column([table.columns[place].title, *(join_words(row.cells[place]) for row in rows if row.cells[1:])])
-        for place in places[1:]
-        if table.columns[place].side not in _FLEXIBLE
-    )
+    taken = flexible = 0
+    for place in places[1:]:
+        texts = [table.columns[place].title, *(join_words(row.cells[place]) for row in rows if row.cells[1:])]
+        if table.columns[place].side in _FLEXIBLE:
+            flexible += min(measure_column(texts), _SENTENCE + GAP)
+        else:
+            taken += measure_column(texts)
     wraps = any(table.columns[place].side == "wrap" for place in places)
-    clips = any(table.columns[place].side == "clip" for place in places)
     is_tall = wraps or any("\n" in join_words(row.cells[0]) for row in rows)
-    room = max(4, width - taken - (_SENTENCE + GAP if wraps or clips else 0))
+    room = max(4, width - taken - flexible)
     clipped_room = min(_CLIPPED, width - taken - min(room, measure_names(table, rows)) - GAP)
     for place in places:
         column = table.columns[place]
