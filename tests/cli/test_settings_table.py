@@ -49,13 +49,13 @@ def test_wide_terminals_show_the_meaning() -> None:
     assert "newest turns whose tool results stay" not in printed(width=100)
 
 
-def test_long_values_and_places_take_several_lines() -> None:
-    """Rather than cost the column or a setting's name."""
+def test_long_values_take_several_lines() -> None:
+    """Where room is short, the place goes before a value or a setting's name."""
     text = printed(width=80, ELISION_GATEWAY_UPSTREAM_ANTHROPIC="https://my.proxy.example.com/anthropic")
     assert "gateway_upstream_anthropic" in text
     joined = "".join(text.split())
     assert "https://my.proxy.example." in joined
-    assert "ELISION_GATEWAY_UPSTREAM_" in joined
+    assert "ELISION_GATEWAY_UPSTREAM_ANTHROPIC" in printed(width=120, ELISION_GATEWAY_UPSTREAM_ANTHROPIC="none")
     assert "masking_window  8" in printed(width=160)
 
 

@@ -48,7 +48,7 @@ def list_settings(found: Settings, *, everything: bool, meanings: bool = False) 
         mood = "quiet" if entry.place in (NOWHERE, "") else "strong"
         rows.append(TableRow([entry.key.name, entry.value or NOTHING, entry.place, entry.key.meaning], mood))
     if rows:
-        columns = [Column("setting"), Column("value", 3, "wrap"), Column("from", 2, "wrap")]
+        columns = [Column("setting"), Column("value", 3, "wrap"), Column("from", 2, "left")]
         yield Table([*columns, Column("meaning", 1, "left")] if meanings else columns, rows)
     defaults = len(found.entries) - len(entries)
     if defaults:
