@@ -12,9 +12,8 @@ from statistics import median
 from benchmarks.recordings import CORPUS, EVERY, SAMPLES
 from elision.lab.report import figures
 from elision.lab.results import Study
-from elision.lab.run_loading import Loaded, load_runs
+from elision.lab.run_loading import Candidate, Loaded, StudySettings, load_runs
 from elision.lab.study import run_study
-from elision.lab.study_settings import Candidate, StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set, find_prices
 

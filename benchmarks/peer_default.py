@@ -18,9 +18,8 @@ from typing import ClassVar, Final
 
 from benchmarks.recordings import CORPUS, EVERY, SAMPLES
 from elision.lab.results import RECORDED, Row, total
-from elision.lab.run_loading import Loaded, load_runs
+from elision.lab.run_loading import Candidate, Loaded, StudySettings, load_runs
 from elision.lab.study import run_study
-from elision.lab.study_settings import Candidate, StudySettings
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.selectors import AllButNewestResults, Selector
 from elision.strategies.spec import parse_strategy

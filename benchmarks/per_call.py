@@ -8,7 +8,7 @@ from time import perf_counter
 from benchmarks.stitched import runs, stitched
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.replay import model_free_summarizer
-from elision.providers.openai_chat.render import OpenAIChatRenderer
+from elision.providers.openai_chat.messages import OpenAIChatRenderer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter

@@ -9,7 +9,7 @@ from elision.lab.evidence import collect_evidence
 from elision.lab.hindsight import find_cheapest_plan
 from elision.lab.replay import replay_run
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.lab.study_settings import DEFAULTS
+from elision.lab.run_loading import DEFAULTS
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set

@@ -26,9 +26,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.recordings import ROOT
 from benchmarks.synthetic_study import write_synthetic_study
-from elision.lab.run_loading import load_runs
+from elision.lab.run_loading import StudySettings, load_runs, parse_candidates
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study import manifest
 from elision.study.manifest import Shard
 from elision.study.run_sample import describe_settings, prepare_study

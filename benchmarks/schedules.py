@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 
 from benchmarks.recordings import load_recordings
-from elision.lab.run_loading import Loaded
+from elision.lab.run_loading import Loaded, StudySettings, parse_candidates
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.trajectory.price_table import load_price_table
 
 SPECS = (

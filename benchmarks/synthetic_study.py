@@ -8,7 +8,7 @@ from typing import Final
 
 import duckdb
 
-from elision.lab.study_settings import StudySettings, parse_candidates
+from elision.lab.run_loading import StudySettings, parse_candidates
 from elision.study.manifest import Shard, Unit, encode_manifest
 from elision.study.row_schema import COLUMNS
 from elision.study.run_sample import describe_settings

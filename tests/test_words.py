@@ -15,8 +15,7 @@ MEASURE = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "measure_word
 
 #: Module names that several folders have, as the modules are the same thing for two providers, stores or doors.
 SAME_THING = {
-    "parse": "the same for each provider",
-    "render": "the same for each provider",
+    "messages": "the same for each provider",
     "record": "the same for each provider",
     "stream": "the same for each provider",
     "store": "the same for each kind of store, and the command of that name",

@@ -18,7 +18,7 @@ from elision.formats.registry import read_runs
 from elision.lab.report.report import join_words
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
-from elision.manager.exchanges import Exchanges
+from elision.manager.opened_session import Exchanges
 from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-from elision.lab.study_settings import DEFAULTS
+from elision.lab.run_loading import DEFAULTS
 from tests.docs.blocks import (
     CONTRIBUTING,
     DOCS,

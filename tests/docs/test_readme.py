@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from elision.lab.study_settings import RECOMMENDED
+from elision.lab.run_loading import RECOMMENDED
 from tests.docs.blocks import README, ROOT, prose
 
 TEXT = README.read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.engine.provider_reports import ALL_TURNS, ProviderReports
+from elision.engine.terms import ALL_TURNS, ProviderReports
 from elision.trajectory.usage import Usage
 
 HOUR, PART, SHORT = (Usage(cache_write=10, cache_write_1h=hour) for hour in (10, 4, 0))

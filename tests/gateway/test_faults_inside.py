@@ -17,8 +17,7 @@ from elision.gateway.live_sessions import SessionRegistry
 from elision.gateway.request_body import MessageEncoder, RequestBody
 from elision.manager import ContextManager
 from elision.manager.context_options import Options
-from elision.manager.exchanges import Exchanges
-from elision.manager.opened_session import OpenedSession
+from elision.manager.opened_session import Exchanges, OpenedSession
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy
 from tests.gateway.conversation_bytes import (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.gateway import warm_up, worker
+from elision.gateway import assembly, worker
 from elision.gateway.assembly import Gateway, build_gateway
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.worker import Worker
@@ -99,18 +99,18 @@ def test_a_sample_request_of_each_api_is_served(monkeypatch: pytest.MonkeyPatch)
         settings, store, _ = given
         return build_gateway(settings, store, records.append)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(warm_up, "build_gateway", build_watched)
-    monkeypatch.setattr(warm_up, "_is_done", False)
-    warm_up.serve_sample_requests(make_settings(gateway_off=False))
+    monkeypatch.setattr(assembly, "build_gateway", build_watched)
+    monkeypatch.setattr(assembly, "_is_done", False)
+    assembly.serve_sample_requests(make_settings(gateway_off=False))
     assert {(record.status, record.cause) for record in records} == {(200, "")}
-    assert {record.api for record in records if record.how == "view"} == set(warm_up._SAMPLES)
+    assert {record.api for record in records if record.how == "view"} == set(assembly._SAMPLES)
 
 
 async def test_sample_requests_leave_no_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is stored, logged, counted or asked of a real provider."""
-    monkeypatch.setattr(warm_up, "_is_done", False)
+    monkeypatch.setattr(assembly, "_is_done", False)
     records: list[RequestRecord] = []
     found = make_settings(
         "http://127.0.0.1:9",
@@ -128,7 +128,7 @@ async def test_sample_requests_leave_no_trace(
     assert list(watched.store.sessions()) == []
     assert len(watched.gateway.sessions) == 0
     await watched.close()
-    assert warm_up._is_done
+    assert assembly._is_done
     assert records == []
     assert caplog.records == []
 

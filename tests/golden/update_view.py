@@ -15,8 +15,8 @@ from elision.formats.registry import read_runs
 from elision.lab.report.terminal import print_report
 from elision.lab.run_as_recorded import add_recorded_head
 from elision.lab.views import ViewAt, list_views, to_json
-from elision.providers.anthropic import render as render_anthropic
-from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.anthropic.messages import AnthropicRenderer
+from elision.providers.openai_chat.messages import OpenAIChatRenderer
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
@@ -47,7 +47,7 @@ def _screen(*, diff: bool) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, color_system=None, legacy_windows=False)
     reporter = ViewReporter(trajectory=_run(), label=SPEC, sizer=SIZER, full=False)
-    print_report(reporter.build(_view(render_openai_chat.OpenAIChatRenderer()), diff=diff), console)
+    print_report(reporter.build(_view(OpenAIChatRenderer()), diff=diff), console)
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
@@ -61,8 +61,8 @@ def _json(renderer: ViewRenderer) -> str:
 CASES: dict[str, Callable[[], str]] = {
     "page.txt": lambda: _screen(diff=False),
     "difference.txt": lambda: _screen(diff=True),
-    "openai.jsonl": lambda: _json(render_openai_chat.OpenAIChatRenderer()),
-    "anthropic.jsonl": lambda: _json(render_anthropic.AnthropicRenderer()),
+    "openai.jsonl": lambda: _json(OpenAIChatRenderer()),
+    "anthropic.jsonl": lambda: _json(AnthropicRenderer()),
 }
 
 

@@ -12,9 +12,8 @@ from functools import cache
 import pytest
 
 from elision.lab.results import Row, Study, total
-from elision.lab.run_loading import Loaded, load_runs
+from elision.lab.run_loading import DEFAULTS, Candidate, Loaded, StudySettings, load_runs
 from elision.lab.study import run_study
-from elision.lab.study_settings import DEFAULTS, Candidate, StudySettings
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_table import load_price_table
 from tests.corpus import CORPUS, needs_corpus

@@ -22,9 +22,8 @@ from elision.lab.elongation import (
     price_turns,
 )
 from elision.lab.results import Study
-from elision.lab.run_loading import load_runs
+from elision.lab.run_loading import StudySettings, default_candidates, load_runs, parse_candidates
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings, default_candidates, parse_candidates
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_price_set
 from tests.corpus import CORPUS, reproduces

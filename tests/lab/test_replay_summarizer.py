@@ -19,9 +19,8 @@ from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_pric
 from elision.lab.report import terminal, wording
 from elision.lab.report.replay_report import build_replay_report
 from elision.lab.results import Study
-from elision.lab.run_loading import Loaded, load_runs
+from elision.lab.run_loading import Loaded, StudySettings, load_runs, parse_candidates
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.summarizers.prompt import SummaryPrompt
 from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set, find_prices

@@ -14,11 +14,10 @@ import pytest
 
 from elision.errors import FormatError, SpecError
 from elision.lab.replay_workers import StudyProgress
-from elision.lab.report.columns import FOLDED, select_columns
+from elision.lab.report.charts import FOLDED, select_columns
 from elision.lab.results import Row, Study, total
-from elision.lab.run_loading import load_runs
+from elision.lab.run_loading import StudySettings, default_candidates, load_runs, parse_candidates
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings, default_candidates, parse_candidates
 from elision.strategies.spec import describe_strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill

@@ -10,9 +10,9 @@ import pytest
 from elision.errors import SpecError
 from elision.lab.replay import replay_run
 from elision.lab.views import ViewAt, list_views, resolve_schedule, to_json
-from elision.providers.anthropic import render as render_anthropic
-from elision.providers.openai_chat import render as render_openai_chat
-from elision.providers.openai_responses import render as render_openai_responses
+from elision.providers.anthropic.messages import AnthropicRenderer
+from elision.providers.openai_chat.messages import OpenAIChatRenderer
+from elision.providers.openai_responses.messages import OpenAIResponsesRenderer
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
@@ -67,9 +67,9 @@ def test_views_are_those_of_the_replay(spec: str) -> None:
 @pytest.mark.parametrize(
     "renderer",
     [
-        render_openai_chat.OpenAIChatRenderer,
-        render_openai_responses.OpenAIResponsesRenderer,
-        render_anthropic.AnthropicRenderer,
+        OpenAIChatRenderer,
+        OpenAIResponsesRenderer,
+        AnthropicRenderer,
     ],
 )
 def test_a_new_epoch_begins_where_something_in_front_was_rewritten(renderer: type[ViewRenderer]) -> None:
@@ -117,9 +117,9 @@ def test_a_summary_is_told_by_its_call() -> None:
 def test_keep_counts_leading_messages_that_are_the_same() -> None:
     """Message by message the run can be put together from what is new, breakpoints included."""
     for renderer in (
-        render_openai_chat.OpenAIChatRenderer(),
-        render_openai_responses.OpenAIResponsesRenderer(),
-        render_anthropic.AnthropicRenderer(),
+        OpenAIChatRenderer(),
+        OpenAIResponsesRenderer(),
+        AnthropicRenderer(),
     ):
         told: list[dict[str, object]] = []
         for shown in seen(HYBRID, *long_turns(12), renderer=renderer):

@@ -10,7 +10,7 @@ import pytest
 
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
-from elision.manager.exchanges import Exchanges
+from elision.manager.opened_session import Exchanges
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import RecallExchanged

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from elision.errors import DialectError
 from elision.manager import ContextManager
-from elision.manager.reported_usage import find_usage
+from elision.manager.agent_call import find_usage
 from elision.trajectory.usage import Usage
 from tests.manager.agents import make_history
 

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from elision.errors import PriceError
 from elision.gateway.response_observer import ResponseObserver
-from elision.manager.reported_usage import find_usage
+from elision.manager.agent_call import find_usage
 from elision.trajectory.price_lookup import cost_reported_usage, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import StoreError
-from elision.stores.set_aside import set_aside
-from elision.stores.store_errors import CHECK_COMMAND, DamagedStoreError
+from elision.stores.store_errors import CHECK_COMMAND, DamagedStoreError, set_aside
 from elision.stores.store_urls import describe_set_aside, open_store
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from elision.lab.study_settings import StudySettings, parse_candidates
+from elision.lab.run_loading import StudySettings, parse_candidates
 from elision.study.manifest import Shard
 from elision.study.run_sample import describe_settings, prepare_study
 from elision.study.shard_runner import ReplayWork, ShardTask

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import FormatError, OutputError, SpecError
-from elision.lab.study_settings import parse_candidates
+from elision.lab.run_loading import parse_candidates
 from elision.study.study_folder import StudyFolder
 from elision.trajectory.price_lookup import find_price_set
 from tests.study.made_runs import SETTINGS, prepare, write_runs

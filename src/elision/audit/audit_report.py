@@ -18,8 +18,8 @@ from elision.lab.ratios import divide_or_none
 from elision.lab.replay import replay_run
 from elision.lab.results import BILLED, LEAST_SAVING, SentSummary, SummaryTable, encode_problems
 from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
+from elision.lab.run_loading import RECOMMENDED
 from elision.lab.sent_rows import replay_as_sent
-from elision.lab.study_settings import RECOMMENDED
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.run_roles import ROLES, Role

@@ -93,9 +93,8 @@ def find_runs() -> Path:
 
 
 def _replay(place: Path, model: str | None, jobs: int) -> dict[str, Any]:
-    from elision.lab.run_loading import load_runs
+    from elision.lab.run_loading import StudySettings, load_runs, parse_candidates
     from elision.lab.study import run_study
-    from elision.lab.study_settings import StudySettings, parse_candidates
 
     has_hindsight = model is None
     candidates = parse_candidates([], hindsight=has_hindsight, model_summaries=False)

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from elision.lab.replay_workers import StudyProgress
     from elision.lab.report.report import Section
     from elision.lab.results import Study
-    from elision.lab.run_loading import Loaded
-    from elision.lab.study_settings import StudySettings
+    from elision.lab.run_loading import Loaded, StudySettings
 
 
 Strategies = Annotated[
@@ -131,13 +130,14 @@ def replay(
     # Slow to import, and help needs none of it.
     from elision.cli.outputs import check_outputs
     from elision.lab.run_loading import (
+        StudySettings,
         describe_prices_of,
         list_model_uses,
         list_recorded_models,
         load_runs,
+        parse_candidates,
         set_recorded_windows,
     )
-    from elision.lab.study_settings import StudySettings, parse_candidates
     from elision.providers.provider_table import find_provider
 
     files = {"html": html_file, "png": png_file}

@@ -22,8 +22,7 @@ from elision.errors import SpecError
 from elision.lab.report.figures import format_count, format_duration, format_plural, neutralize_text
 from elision.lab.report.report import Column, Table, TableRow
 from elision.lab.results import Study
-from elision.lab.run_loading import describe_prices_of
-from elision.lab.study_settings import StudySettings
+from elision.lab.run_loading import StudySettings, describe_prices_of
 from elision.study.audit_study import AuditWork, build_audit
 from elision.study.run_sample import describe_settings, prepare_study, restore_settings
 from elision.study.shard_runner import (

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from elision.engine.money import CallResult, Money, bill_summary_call
-from elision.engine.provider_reports import ProviderReports
-from elision.engine.terms import CallTerms, mark_view, read_terms, writes_for_an_hour
+from elision.engine.terms import CallTerms, ProviderReports, mark_view, read_terms, writes_for_an_hour
 from elision.errors import BudgetError, SpecError
 from elision.strategies.decision_context import DecisionContext, apply_learned_window
 from elision.strategies.extractors.registry import BUILT_IN, Extractors

@@ -18,7 +18,7 @@ from elision.formats.conversations import (
 )
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.recorded_fields import parse_timestamp
-from elision.providers.anthropic import parse as anthropic
+from elision.providers.anthropic import messages as anthropic
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,

@@ -25,7 +25,7 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.branches import RecordedBranch, TreeNode, name_branch, split_branches
 from elision.formats.document import Document, JsonLine, RunOrProblem, peek_objects, read_json_lines
 from elision.formats.recorded_fields import parse_timestamp
-from elision.providers.anthropic import parse as anthropic
+from elision.providers.anthropic import messages as anthropic
 from elision.providers.anthropic.server_clearing import parse_clearing_report
 from elision.providers.shared.json_reading import (
     Json,

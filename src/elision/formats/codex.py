@@ -18,8 +18,8 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.branches import RecordedBranch, TreeNode, name_branch, split_branches
 from elision.formats.document import Document, JsonLine, RunOrProblem, peek_objects, read_json_lines
 from elision.formats.recorded_fields import parse_timestamp
-from elision.providers.openai_responses import parse as openai_responses
-from elision.providers.openai_responses.parse import OUTPUTS
+from elision.providers.openai_responses import messages as openai_responses
+from elision.providers.openai_responses.messages import OUTPUTS
 from elision.providers.shared.json_reading import (
     Json,
     ToolResult,

@@ -16,8 +16,8 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.recorded_fields import PromptTokens
 from elision.formats.source import derive_run_name
-from elision.providers.openai_chat import parse as openai_chat
-from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.openai_chat import messages as openai_chat
+from elision.providers.openai_responses import messages as openai_responses
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,

@@ -17,9 +17,9 @@ from elision.formats.conversations import (
     read_conversations,
 )
 from elision.formats.document import Document, RunOrProblem
-from elision.providers.anthropic import parse as anthropic
-from elision.providers.openai_chat import parse as openai_chat
-from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.anthropic import messages as anthropic
+from elision.providers.openai_chat import messages as openai_chat
+from elision.providers.openai_responses import messages as openai_responses
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,

@@ -16,7 +16,7 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem, read_json_value
 from elision.formats.recorded_fields import PromptTokens, parse_timestamp
 from elision.formats.source import derive_run_name
-from elision.providers.openai_chat.parse import parse_actions, parse_reasoning
+from elision.providers.openai_chat.messages import parse_actions, parse_reasoning
 from elision.providers.shared.json_reading import (
     Json,
     cost_in,

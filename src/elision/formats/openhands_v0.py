@@ -14,7 +14,7 @@ from typing import Any
 from elision.formats.assembler import Assembler
 from elision.formats.openhands_events import RecordedBill, format_shell_output
 from elision.formats.recorded_fields import PromptTokens, parse_timestamp
-from elision.providers.openai_chat.parse import parse_assistant
+from elision.providers.openai_chat.messages import parse_assistant
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,

@@ -18,7 +18,7 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.mini_swe_agent import read_instance_cost
 from elision.formats.source import derive_run_name
-from elision.providers.openai_chat.parse import parse_assistant
+from elision.providers.openai_chat.messages import parse_assistant
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,

@@ -13,7 +13,7 @@ from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.recorded_fields import parse_timestamp, read_call
-from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.openai_chat import messages as openai_chat
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,

@@ -1,14 +1,24 @@
-"""Put a gateway together: one store, one pool of connections, a context manager for each session."""
+"""Put a gateway together: one store, one pool of connections, a context manager for each session.
+
+Serve sample requests before the first real one, so that this one imports, loads and compiles nothing.
+
+A gateway of its own with the worker's settings asks a provider of its own on loopback: a small session of each API,
+and one large request. It has a store in memory, no log and no metrics, so nothing is stored, billed or counted.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import os
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from elision.errors import ElisionError, StoreError
@@ -19,14 +29,23 @@ from elision.gateway.request_record import RequestListener
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream
 from elision.gateway.websocket_relay import WebSocketRelays
+from elision.gateway.wire import ClientReply, ClientRequest
 from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
+from elision.manager.offload import LARGE_BYTES
 from elision.manager.opened_session import OpenedSession
 from elision.providers.provider import Api
+from elision.providers.provider_table import HOSTS, PROVIDERS
+from elision.stores.memory import MemoryStore
 from elision.stores.store import KeepsSecret, Store
 from elision.stores.store_urls import FILE_SCHEMES, parse_path
 from elision.summarizers.factory import make_summarizer
+from elision.trajectory.content import make_content
+from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.run_roles import SaidRole
+from elision.trajectory.state import State
+from elision.trajectory.tokens import EstimatingCounter, Sizer
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -170,3 +189,232 @@ def _write_once(path: Path, fresh: bytes) -> None:
         pass
     finally:
         beside.unlink()
+
+
+#: Turns of the sample session, and lines of a result: enough that the default strategy hides some.
+_TURNS: Final = 12
+_LINES: Final = 25
+_TOOL: Final = {
+    "name": "bash",
+    "description": "Run a command.",
+    "input_schema": {"type": "object", "properties": {"command": {"type": "string"}}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _ApiSample:
+    """The requests of one API: path, model, and what the sample provider answers, plain and as a stream."""
+
+    path: str
+    model: str
+    answer: Mapping[str, Any]
+    events: tuple[Mapping[str, Any], ...]
+    stream_path: str = ""
+
+
+_CHAT: Final = {"id": "1", "object": "chat.completion", "model": "gpt-5.2"}
+_TEXT: Final = {"type": "text", "text": "Done."}
+_MESSAGE: Final = {
+    "id": "1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-4-5",
+    "content": [_TEXT],
+    "stop_reason": "end_turn",
+}
+_ITEM: Final = {
+    "id": "1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "Done.", "annotations": []}],
+}
+_RESPONSE: Final = {
+    "id": "1",
+    "object": "response",
+    "model": "gpt-5.2",
+    "status": "completed",
+    "output": [_ITEM],
+}
+_CANDIDATES: Final = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "Done."}]}, "finishReason": "STOP", "index": 0}],
+    "modelVersion": "gemini-2.5-pro",
+}
+_SAMPLES: Final[Mapping[Api, _ApiSample]] = {
+    "openai": _ApiSample(
+        "/v1/chat/completions",
+        "gpt-5.2",
+        _CHAT
+        | {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}]},
+        (
+            _CHAT | {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Done."}}]},
+            _CHAT | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        ),
+    ),
+    "openai-responses": _ApiSample(
+        "/v1/responses",
+        "gpt-5.2",
+        _RESPONSE,
+        (
+            {"type": "response.created", "sequence_number": 0, "response": _RESPONSE | {"output": []}},
+            {"type": "response.output_item.added", "sequence_number": 1, "output_index": 0, "item": _ITEM},
+            {"type": "response.output_item.done", "sequence_number": 2, "output_index": 0, "item": _ITEM},
+            {"type": "response.completed", "sequence_number": 3, "response": _RESPONSE},
+        ),
+    ),
+    "anthropic": _ApiSample(
+        "/v1/messages",
+        "claude-sonnet-4-5",
+        _MESSAGE,
+        (
+            {"type": "message_start", "message": _MESSAGE | {"content": [], "stop_reason": None}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Done."}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+            {"type": "message_stop"},
+        ),
+    ),
+    "gemini": _ApiSample(
+        "/v1beta/models/gemini-2.5-pro:generateContent",
+        "gemini-2.5-pro",
+        _CANDIDATES,
+        (_CANDIDATES,),
+        "/v1beta/models/gemini-2.5-pro:streamGenerateContent",
+    ),
+}
+
+
+_lock: Final = Lock()
+_is_done = False
+
+
+def serve_sample_requests(settings: GatewaySettings) -> None:
+    """Serve the sample requests with `settings`, once in this process. Call it in a thread without an event loop."""
+    global _is_done
+    with _lock:
+        if not _is_done:
+            asyncio.run(_serve_all(settings))
+            _is_done = True
+
+
+async def _serve_all(settings: GatewaySettings) -> None:
+    connections: list[asyncio.Task[None]] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(asyncio.ensure_future(_answer_requests(reader, writer)))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as provider:
+        port = provider.sockets[0].getsockname()[1]
+        # A name: to look one up loads more than an address does.
+        gateway = build_gateway(
+            _make_sample_settings(settings, f"http://localhost:{port}"), MemoryStore(), lambda _: None
+        )
+        try:
+            for api, sample in _SAMPLES.items():
+                for turns, is_stream in ((0, False), (_TURNS, True), (_TURNS + 1, False)):
+                    body = _encode_body(api, sample, turns, stream=is_stream)
+                    await _serve_request(gateway.proxy, sample, body, is_stream=is_stream)
+            large = _encode_body("openai", _SAMPLES["openai"], 1, lines=LARGE_BYTES // 40)
+            await _serve_request(gateway.proxy, _SAMPLES["openai"], large, is_stream=False)
+        finally:
+            await gateway.close()
+            await asyncio.gather(*connections)
+
+
+def _make_sample_settings(settings: GatewaySettings, upstream: str) -> GatewaySettings:
+    """Return the worker's settings without all that reaches out: other providers, a model's summaries, log, metrics."""
+    library = replace(
+        settings.library,
+        summarizer="digest",
+        summarizer_base_url=None,
+        store="memory:",
+        log="none",
+        metrics="none",
+    )
+    return replace(
+        settings,
+        library=library,
+        workers=1,
+        secret="sample",
+        log="none",
+        proxy_env=False,
+        upstreams=dict.fromkeys(HOSTS, upstream),
+        session_max_cost_usd=None,
+        session_max_turns=None,
+        key_max_cost_usd=None,
+        key_max_turns=None,
+        key_requests_per_minute=None,
+    )
+
+
+async def _serve_request(proxy: Proxy, sample: _ApiSample, body: bytes, *, is_stream: bool) -> None:
+    path = (is_stream and sample.stream_path) or sample.path
+    request = ClientRequest(
+        method="POST",
+        raw_path=path.encode(),
+        query=b"alt=sse" if is_stream and sample.stream_path else b"",
+        headers=[(b"content-type", b"application/json"), (b"authorization", b"Bearer sample")],
+        body=body,
+    )
+    await proxy.serve(request, ClientReply(_drop_message))
+
+
+async def _drop_message(message: Any) -> None:
+    """Take an ASGI message for a client that there is not."""
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def _encode_body(api: Api, sample: _ApiSample, turns: int, *, lines: int = _LINES, stream: bool = False) -> bytes:
+    provider = PROVIDERS[api]
+    head = Head(messages=(Message(role="user", content=make_content(f"Mend the parser in {lines} lines.")),))
+    state = State(Sizer(EstimatingCounter()))
+    state = state.fold_events([HeadSet(head), *(TurnAdded(_make_turn(index + 1, lines)) for index in range(turns))])
+    body: dict[str, Any] = {
+        provider.list_field: provider.make_renderer().render_messages(state.make_raw_view()),
+        "tools": [provider.render_tool(_TOOL)],
+    }
+    if not sample.stream_path:
+        body |= {"model": sample.model, "stream": stream}
+    return json.dumps(body).encode()
+
+
+def _make_turn(index: int, lines: int) -> Turn:
+    text = "\n".join(f"src/part_{index}.py:{line}: value_{line} = {index * line}" for line in range(lines))
+    name = f"call_{index}"
+    return Turn(
+        index=index,
+        content=make_content(f"Step {index}."),
+        actions=(Action(id=name, name="bash", arguments=json.dumps({"command": f"cat src/part_{index}.py"})),),
+        observations=(Observation(action_id=name, tool="bash", content=make_content(text)),),
+    )
+
+
+# -- the provider ------------------------------------------------------------------------------------------------------
+
+
+async def _answer_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the requests of one connection until it is closed."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
+            body = json.loads(await reader.readexactly(int(head.partition("content-length:")[2].split()[0])))
+            path = head.split()[1].partition("?")[0]
+            sample = next(each for each in _SAMPLES.values() if path in (each.path.lower(), each.stream_path.lower()))
+            is_stream = body.get("stream") or path == sample.stream_path.lower()
+            kind, answer = _render_answer(sample, is_stream=is_stream)
+            fields = f"content-type: {kind}\r\ncontent-length: {len(answer)}"
+            writer.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode() + answer)
+            await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
+def _render_answer(sample: _ApiSample, *, is_stream: bool) -> tuple[str, bytes]:
+    """Return the content type and the body."""
+    if not is_stream:
+        return "application/json", json.dumps(sample.answer).encode()
+    events = (f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n" for event in sample.events)
+    return "text/event-stream", "".join(events).encode()

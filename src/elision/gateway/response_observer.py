@@ -19,9 +19,9 @@ import msgspec
 from elision.gateway.body_reader import StreamDecompressor
 from elision.gateway.json_bytes import shorten_strings
 from elision.gateway.upstream import UpstreamResponse
+from elision.manager.agent_call import find_usage
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
-from elision.manager.reported_usage import find_usage
 from elision.providers.anthropic.server_clearing import ClearingReport
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS

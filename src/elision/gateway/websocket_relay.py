@@ -30,7 +30,7 @@ from elision.gateway.routes import Route, build_url, find_route
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.gateway.wire import Headers, Send, filter_request_fields, filter_response_fields
-from elision.manager.reported_usage import find_usage
+from elision.manager.agent_call import find_usage
 from elision.providers.provider import Api
 
 try:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from elision.errors import MissingExtra
 from elision.gateway.app import Asgi, GatewayApp
-from elision.gateway.assembly import build_gateway
+from elision.gateway.assembly import build_gateway, serve_sample_requests
 from elision.gateway.health import HealthChecks, StoreMonitor
 from elision.gateway.live_sessions import LiveSession
 from elision.gateway.request_record import RequestListener, RequestLog, RequestRecord, choose_form
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.warm_up import serve_sample_requests
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_or_replace

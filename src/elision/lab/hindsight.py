@@ -25,7 +25,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plain_terms, run_pass
-from elision.engine.provider_reports import ALL_TURNS
+from elision.engine.terms import ALL_TURNS
 from elision.errors import MissingExtra, SummaryError
 from elision.lab.replay import UNKNOWN_SENT, SentRun, replay_run
 from elision.lab.run_as_recorded import calls

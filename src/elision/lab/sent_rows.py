@@ -12,7 +12,7 @@ from elision.lab.evidence import Evidence, EvidenceTally
 from elision.lab.replay import Replay, SentRun, describe_sent_run, replay_run
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary, Series
 from elision.lab.run_as_recorded import add_recorded_head, is_recorded_on, size_run, sizer
-from elision.lab.study_settings import AS_IN_THE_PAPERS
+from elision.lab.run_loading import AS_IN_THE_PAPERS
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.price_lookup import bill_reported_usage, is_same_model

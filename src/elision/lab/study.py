@@ -38,9 +38,8 @@ from elision.lab.results import (
     sum_compositions,
 )
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.lab.run_loading import Loaded, list_model_uses, sum_up_prices
+from elision.lab.run_loading import Loaded, StudySettings, list_model_uses, sum_up_prices
 from elision.lab.sent_rows import SentRows, build_row, build_series, choose_sent_strategy, replay_as_sent
-from elision.lab.study_settings import StudySettings
 from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy

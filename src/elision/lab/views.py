@@ -17,7 +17,7 @@ from elision.lab.replay import Replay, model_free_summarizer, replay_run
 from elision.lab.results import BILLED, RECORDED, SentSummary
 from elision.lab.run_as_recorded import calls
 from elision.lab.sent_rows import replay_as_sent
-from elision.providers.openai_chat import render as render_openai_chat
+from elision.providers.openai_chat.messages import OpenAIChatRenderer
 from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.strategy import Strategy
@@ -101,7 +101,7 @@ def list_views(
     renderer: a fresh one; OpenAI chat by default. Raises SpecError where `schedule=hindsight` cannot be worked out.
     """
     session = Log.fold((), LogSetup(resolve_schedule(strategy, trajectory, prices, sizer), prices, sizer))
-    return _run_views(trajectory, session, renderer or render_openai_chat.OpenAIChatRenderer())
+    return _run_views(trajectory, session, renderer or OpenAIChatRenderer())
 
 
 def _run_views(trajectory: Trajectory, session: Log, renderer: ViewRenderer) -> Iterator[ViewAt]:

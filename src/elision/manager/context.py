@@ -23,7 +23,7 @@ from typing import Any, Final, Never, Self, Unpack
 from elision.config import KEYS, TypedOption, load_settings, resolve_name
 from elision.errors import SpecError
 from elision.manager.advanced_options import Advanced, document_rows, gather_options
-from elision.manager.agent_call import AgentCall, CallActions, PreparedCall
+from elision.manager.agent_call import AgentCall, CallActions, PreparedCall, find_usage
 from elision.manager.call_diagnostics import compute_costs
 from elision.manager.context_options import (
     ContextOptions,
@@ -39,7 +39,6 @@ from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.prepared_calls import make_incoming_request
 from elision.manager.recall_tools import define_recall_tools
-from elision.manager.reported_usage import find_usage
 from elision.manager.request_notes import NOTE_BLOCKED_LOOP, NOTE_MIXED, NOTE_RECORDED_TWICE
 from elision.manager.session_reader import SessionReader, answer_tool_call
 from elision.providers.live.client_messages import convert_to_json

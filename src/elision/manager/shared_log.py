@@ -29,9 +29,8 @@ from elision.manager.context_options import Options
 from elision.manager.drivers import Steps, StoreCall
 from elision.manager.history import History
 from elision.manager.recall_tools import RECALL_TOOL_DEFINITIONS, RecallEntry
-from elision.stores.set_aside import set_aside
 from elision.stores.store import NonBlockingLength, Store
-from elision.stores.store_errors import DamagedStoreError, name_check_command
+from elision.stores.store_errors import DamagedStoreError, name_check_command, set_aside
 from elision.stores.store_urls import describe_set_aside
 from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind

@@ -15,11 +15,10 @@ import platformdirs
 
 from elision.errors import StoreError
 from elision.stores.memory import MemoryStore
-from elision.stores.set_aside import set_aside
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import BUSY_SECONDS
 from elision.stores.store import Store
-from elision.stores.store_errors import DamagedStoreError, missing_store_error
+from elision.stores.store_errors import DamagedStoreError, missing_store_error, set_aside
 
 #: The store that is used where nobody names one.
 DEFAULT_STORE: Final = "sqlite:"

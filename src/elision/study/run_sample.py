@@ -28,8 +28,7 @@ from elision.errors import FormatError, SpecError
 from elision.lab.evidence import COMMON, FEWEST_RUNS, Evidence, collect_evidence
 from elision.lab.results import prices_json
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.lab.run_loading import Loaded, number_duplicates
-from elision.lab.study_settings import Candidate, StudySettings, parse_candidates
+from elision.lab.run_loading import Candidate, Loaded, StudySettings, number_duplicates, parse_candidates
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.study.manifest import Shard, Unit, cut_shards, decode_manifest, encode_manifest, list_units, read_unit
 from elision.study.study_folder import (

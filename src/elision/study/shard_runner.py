@@ -32,8 +32,8 @@ from elision.errors import MissingExtra, OutputError, SpecError, describe_error
 from elision.lab.evidence import collect_evidence
 from elision.lab.replay_workers import ignore_interrupts
 from elision.lab.run_as_recorded import add_recorded_head
+from elision.lab.run_loading import StudySettings
 from elision.lab.study import replay_candidates, replay_floor
-from elision.lab.study_settings import StudySettings
 from elision.study.manifest import RunFacts, Shard, clean_text, read_unit
 from elision.study.row_schema import CALLS, PROBLEMS, ROWS, RunMeasures, build_run_rows
 from elision.study.run_sample import FormatSample, Samples, decode_sample

@@ -44,9 +44,8 @@ from elision.lab.results import (
     StudySums,
     SummaryTable,
 )
-from elision.lab.run_loading import ModelUse, sum_up_prices
+from elision.lab.run_loading import ModelUse, StudySettings, sum_up_prices
 from elision.lab.study import list_labels
-from elision.lab.study_settings import StudySettings
 from elision.study.row_schema import BILL, COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice
 from elision.study.study_tables import (
     ALL_OR_NONE,

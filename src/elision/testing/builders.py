@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from elision.providers.anthropic import render as render_anthropic
-from elision.providers.openai_chat import render as render_openai_chat
-from elision.providers.openai_responses import render as render_openai_responses
+from elision.providers.anthropic.messages import AnthropicRenderer
+from elision.providers.openai_chat.messages import OpenAIChatRenderer
+from elision.providers.openai_responses.messages import OpenAIResponsesRenderer
 from elision.trajectory.content import Content, make_content
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
@@ -91,19 +91,19 @@ def commands(*lines: str, id: str = "run", task: str = "Mend the parser.", done:
 
 def openai_messages(run: Trajectory) -> list[Json]:
     """Render the whole run as OpenAI chat messages, nothing hidden."""
-    return render_openai_chat.OpenAIChatRenderer().render_messages(_build_state(run).make_raw_view())
+    return OpenAIChatRenderer().render_messages(_build_state(run).make_raw_view())
 
 
 def anthropic_messages(run: Trajectory) -> tuple[list[Json], list[Json]]:
     """Render the whole run as Anthropic messages, nothing hidden: the system prompt's blocks, and the messages."""
-    renderer = render_anthropic.AnthropicRenderer()
+    renderer = AnthropicRenderer()
     view = _build_state(run).make_raw_view()
     return renderer.render_system(view), renderer.render_messages(view)
 
 
 def responses_items(run: Trajectory) -> list[Json]:
     """Render the whole run as the input of OpenAI Responses, nothing hidden."""
-    return render_openai_responses.OpenAIResponsesRenderer().render_messages(_build_state(run).make_raw_view())
+    return OpenAIResponsesRenderer().render_messages(_build_state(run).make_raw_view())
 
 
 def _build_state(run: Trajectory) -> State:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from elision.providers.anthropic import parse as anthropic
-from elision.providers.gemini import parse as gemini
-from elision.providers.openai_chat import parse as openai_chat
-from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.anthropic import messages as anthropic
+from elision.providers.gemini import messages as gemini
+from elision.providers.openai_chat import messages as openai_chat
+from elision.providers.openai_responses import messages as openai_responses
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import (

@@ -9,7 +9,7 @@ import pytest
 
 from elision.errors import OutputError, SpecError
 from elision.lab.results import Row
-from elision.lab.study_settings import StudySettings
+from elision.lab.run_loading import StudySettings
 from elision.lab.tuning.evaluations import Evaluation, Evaluations, digest_run, open_evaluations
 from elision.strategies.masking import Masking
 from elision.trajectory.price_lookup import find_price_set

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.lab.study_settings import StudySettings
+from elision.lab.run_loading import StudySettings
 from elision.lab.tuning.search_space import MOST_RULES, ToolRule, ToolUse, choose_tool_rules, measure_tools
 from elision.testing.builders import call, long_text, result, trajectory, turn
 from elision.trajectory.price_lookup import find_price_set

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from elision.errors import FormatError, SpecError
-from elision.lab.run_loading import Loaded
+from elision.lab.run_loading import Loaded, StudySettings, parse_candidates
 from elision.lab.study import run_study
-from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.lab.tuning.search_space import parse_space
 from elision.lab.tuning.tuner import TuneProgress, TuneSettings, tune_runs
 from elision.lab.tuning.tuning_result import Tuning

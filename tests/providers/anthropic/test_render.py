@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from elision.engine import decide, make_plain_terms, run_pass
-from elision.providers.anthropic.render import AnthropicRenderer
+from elision.providers.anthropic.messages import AnthropicRenderer
 from elision.providers.shared.base_renderer import CONTINUE_TEXT, OPENING_TEXT
 from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message, Turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from elision.providers.gemini.render import UNSIGNED, GeminiRenderer
+from elision.providers.gemini.messages import UNSIGNED, GeminiRenderer
 from elision.providers.shared.base_renderer import CONTINUE_TEXT, OPENING_TEXT
 from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.turn import Action, Head, Message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.providers.openai_chat import parse as openai_chat
+from elision.providers.openai_chat import messages as openai_chat
 from elision.providers.shared.json_reading import parse_content
 from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from elision.providers.openai_chat.render import OpenAIChatRenderer
+from elision.providers.openai_chat.messages import OpenAIChatRenderer
 from elision.trajectory.content import Opaque, Text, make_content
 from elision.trajectory.turn import Action, Head, Message
 from tests.properties.builders import head, result, turn, user

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elision.providers.openai_responses import parse as openai_responses
+from elision.providers.openai_responses import messages as openai_responses
 from elision.trajectory.content import Opaque, Text, join_text
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from elision.lab.report import charts, sent_wording, wording
-from elision.lab.report.columns import HINDSIGHT, VS_RECORDED, StrategyColumn, format_controls, select_columns
+from elision.lab.report.charts import HINDSIGHT, VS_RECORDED, StrategyColumn, format_controls, select_columns
 from elision.lab.report.figures import (
     format_change,
     format_count,

@@ -24,7 +24,7 @@ from elision.errors import SpecError
 from elision.lab import elongation
 from elision.lab.evidence import collect_evidence
 from elision.lab.replay import replay_run
-from elision.lab.study_settings import RECOMMENDED, StudySettings
+from elision.lab.run_loading import RECOMMENDED, StudySettings
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import EveryTurnSchedule, HindsightSchedule

@@ -16,8 +16,7 @@ from typing import Any, Final, TypeAlias
 from elision.errors import FormatError, MissingExtra, SpecError
 from elision.lab.replay_workers import WorkerPool
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary
-from elision.lab.run_loading import Loaded, list_model_uses, sum_up_prices
-from elision.lab.study_settings import StudySettings
+from elision.lab.run_loading import Loaded, StudySettings, list_model_uses, sum_up_prices
 from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 from elision.lab.tuning.evaluations import (
     Evaluations,

@@ -6,8 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from elision.providers.anthropic.parse import LiveAnthropic, defines_tool, has_own_signs, parse_assistant, parse_usage
-from elision.providers.anthropic.render import AnthropicRenderer, render_tool
+from elision.providers.anthropic.messages import (
+    AnthropicRenderer,
+    LiveAnthropic,
+    defines_tool,
+    has_own_signs,
+    parse_assistant,
+    parse_usage,
+    render_tool,
+)
 from elision.providers.anthropic.stream import AnthropicFormat, AnthropicStream
 from elision.providers.host import Host
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason

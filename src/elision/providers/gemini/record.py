@@ -7,8 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from elision.providers.gemini.parse import LiveGemini, defines_tool, has_own_signs, parse_assistant, parse_usage
-from elision.providers.gemini.render import GeminiRenderer, render_tool
+from elision.providers.gemini.messages import (
+    GeminiRenderer,
+    LiveGemini,
+    defines_tool,
+    has_own_signs,
+    parse_assistant,
+    parse_usage,
+    render_tool,
+)
 from elision.providers.gemini.stream import GeminiFormat, GeminiStream
 from elision.providers.host import Host
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason

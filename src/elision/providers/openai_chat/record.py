@@ -9,8 +9,14 @@ from typing import Any, Final
 from elision.providers.host import OPENAI
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason, parse_refusal
 from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
-from elision.providers.openai_chat.parse import LiveOpenAIChat, defines_tool, parse_assistant, parse_usage
-from elision.providers.openai_chat.render import OpenAIChatRenderer, render_tool
+from elision.providers.openai_chat.messages import (
+    LiveOpenAIChat,
+    OpenAIChatRenderer,
+    defines_tool,
+    parse_assistant,
+    parse_usage,
+    render_tool,
+)
 from elision.providers.openai_chat.stream import ChatFormat, ChatStream
 from elision.providers.provider import Provider
 from elision.providers.shared.capabilities import OPENAI_MODELS, is_reasoning_model

@@ -9,14 +9,15 @@ from typing import Any, Final
 from elision.providers.host import OPENAI
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
 from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
-from elision.providers.openai_responses.parse import (
+from elision.providers.openai_responses.messages import (
     LiveOpenAIResponses,
+    OpenAIResponsesRenderer,
     defines_tool,
     has_own_signs,
     parse_item,
     parse_usage,
+    render_tool,
 )
-from elision.providers.openai_responses.render import OpenAIResponsesRenderer, render_tool
 from elision.providers.openai_responses.stream import ResponsesFormat, ResponsesStream
 from elision.providers.provider import Provider
 from elision.providers.shared.capabilities import OPENAI_MODELS, is_reasoning_model

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from elision.providers.live.parsed_message import digest_pieces
-from elision.providers.openai_responses.parse import LiveOpenAIResponses
+from elision.providers.openai_responses.messages import LiveOpenAIResponses
 from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
 from elision.providers.streaming.response_findings import parse_arguments
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd, join_visible

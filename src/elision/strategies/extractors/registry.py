@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from elision.errors import CallbackError, describe_error
-from elision.strategies.extractors import files, git, json_data, search, shell, test_reports, web
+from elision.strategies.extractors import files, json_data, search, shell, test_reports, web
 from elision.strategies.extractors.command import SHELLS
 from elision.strategies.extractors.failure import find_error_line
 from elision.strategies.extractors.outcome import (
@@ -159,8 +159,8 @@ BUILT_IN = Extractors(
         Registration(search.describe_shell_search, SHELLS),
         Registration(files.describe_shell_write, SHELLS),
         Registration(test_reports.describe_test_run, (*SHELLS, "*test*")),
-        Registration(git.describe_git_command, SHELLS),
-        Registration(git.describe_diff, SHELLS),
+        Registration(shell.describe_git_command, SHELLS),
+        Registration(shell.describe_diff, SHELLS),
         Registration(web.describe_fetched_page, SHELLS),
         Registration(web.describe_browser_page, web.BROWSERS),
         Registration(json_data.describe_json),

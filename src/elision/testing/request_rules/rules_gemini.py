@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from elision.providers.gemini.parse import get_field, is_response
+from elision.providers.gemini.messages import get_field, is_response
 from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
 from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
 

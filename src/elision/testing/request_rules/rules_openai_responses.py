@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from elision.providers.openai_responses.parse import CALLS, OUTPUTS, read_call_id
+from elision.providers.openai_responses.messages import CALLS, OUTPUTS, read_call_id
 from elision.providers.shared.json_reading import Json, list_objects, text_in
 from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
 
