@@ -20,6 +20,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event, PassDecided, RequestSent, TurnAdded, UsageReported
+from elision.trajectory.plan import Edit
 from tests import flat_options
 from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
@@ -231,6 +232,7 @@ def test_a_turn_outlasts_what_another_process_hid_meanwhile(is_last: bool) -> No
             st.booleans(),  # whether the other one writes last
             st.sampled_from([1000.0, 1.0]),  # seconds between the two
             st.booleans(),  # whether the provider's usage is recorded
+            st.sampled_from(["", "3 steps left"]),  # words of the user that do not stay
         ),
         min_size=4,
         max_size=14,
@@ -243,27 +245,50 @@ def test_calls_that_are_made_again_elsewhere_lose_no_turn(rounds: list[Any], sha
     now = [0.0]
     store = MemoryStore()
     two = [manager(store, strategy, clock=lambda: now[0]) for _ in range(2)]
-    for steps, (who, repeats, is_late, waits, records) in enumerate(rounds):
+    calls: list[list[Any]] = []
+    for steps, (who, repeats, is_late, waits, records, reminder) in enumerate(rounds):
+        calls.append(grown(shape, [120] * steps, reminder if steps > 2 else ""))
         serving, other = (two[who], two[1 - who]) if steps > 2 else (two[0], two[0])
         asked = {"before": [(other, steps - 1), (serving, steps)], "after": [(serving, steps), (other, steps - 1)]}
         view = None
         for context, end in asked.get(repeats if steps > 2 else "", [(serving, steps)]):
             now[0] += waits if context is other else 1.0
-            made = context.prepare(make_history(shape, end))
+            made = context.prepare(calls[end])
             view = made if context is serving else view
         assert view is not None
         for context in (serving, other) if is_late else (other, serving):
             assert context.settle() is None
-        events = list(store.events("s"))
+        # A call before one that hid something, and so is stored already, is an undo.
+        events = list(store.events(view.diagnostics.branch))
         assert turns(events) == list(range(1, steps + 1))
         for event, after in pairwise([*events, None]):
             assert not isinstance(event, PassDecided) or (isinstance(after, RequestSent) and after.call == event.call)
         if records:
             serving.record({"input_tokens": view.diagnostics.after, "output_tokens": 50})
             assert serving.settle() is None
-    third = manager(store, strategy, clock=lambda: now[0])
-    views = [each.prepare(make_history(shape, len(rounds))) for each in (*two, third)]
-    assert {dumped(view) for view in views} == {dumped(views[0])}
+    views: dict[str, str] = {}
+    for each in (*two, manager(store, strategy, clock=lambda: now[0])):
+        view = each.prepare(make_history(shape, len(rounds)))
+        assert views.setdefault(view.diagnostics.branch, dumped(view)) == dumped(view)
+
+
+def test_another_ending_of_a_result_that_another_process_cut_is_a_fork() -> None:
+    """What is hidden stays as it is, so the newest turn is not replaced any more; the next call brings it."""
+    store = MemoryStore()
+    one = manager(store)
+    for steps in range(8):
+        one.prepare(make_history("openai", steps))
+        one.settle()
+    messages = [*make_history("openai", 6), *SHAPES["openai"](7, f"{LONG}\nend")]
+    assert one.prepare(messages).diagnostics.history == "amended"
+    cut = PassDecided(8, "over budget", (Edit((7, 1), "clip", "7"),))
+    store.append("s", [cut, RequestSent(call=8, tokens=9)], after=store.length("s"), at=0.0)
+    assert one.settle() is None
+    assert list(store.events("s"))[-2:] == [cut, RequestSent(call=8, tokens=9)]
+    view = one.prepare([*messages, *SHAPES["openai"](8)])
+    assert one.settle() is None
+    assert view.diagnostics.branch == "s~2"
+    assert turns(list(store.events("s~2"))) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 class Interrupted(MemoryStore):

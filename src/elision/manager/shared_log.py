@@ -245,11 +245,19 @@ def _take_sent(events: Sequence[Event], theirs: Sequence[Event]) -> Sequence[Eve
         or (isinstance(event, PassDecided) and (event.edits or event.summary or event.offers))
         for event in theirs
     )
+    # The newest turn of which they hide something.
+    hidden = 0
+    for event in theirs:
+        if isinstance(event, PassDecided):
+            covered = event.summary.covers if event.summary is not None else 0
+            hidden = max(hidden, covered, *(edit.key[0] for edit in event.edits))
     sent: list[Event] = []
     end = 0
     for event in events:
-        if is_overtaken and isinstance(event, TurnAmended | TurnsDropped | SessionOpened):
-            # They follow from what was shown then.
+        if isinstance(event, TurnAmended) and event.turn.index <= hidden:
+            break
+        if is_overtaken and isinstance(event, TurnsDropped | SessionOpened):
+            # These follow from what was shown then.
             break
         if is_overtaken and isinstance(event, PassDecided):
             reason = "held: another process changed the prompt before this call was stored"
