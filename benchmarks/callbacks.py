@@ -23,8 +23,7 @@ from typing import Final
 
 from benchmarks.door.hostile import CASES, ROOT, Case
 from benchmarks.door.sides import Sides, wait_until_ready
-from elision.gateway.gateway_thread import GatewayThread
-from elision.gateway.server import GC_THRESHOLDS, SWITCH_SECONDS
+from elision.gateway.server import GC_THRESHOLDS, SWITCH_SECONDS, GatewayThread
 from elision.gateway.settings import gateway_settings
 
 #: Seconds for which each kind is sent; what is under way then is brought to its end.

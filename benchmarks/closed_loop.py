@@ -6,8 +6,8 @@ import os
 
 from elision.testing.loop.closed_loop import Variant
 from elision.testing.loop.comparison import format_comparisons
-from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.loop_study import PRICES, VARIANTS, LoopSettings, run_loop_study
+from elision.testing.loop.task_plan import Knobs
 
 SMALL_SEEDS = 2
 

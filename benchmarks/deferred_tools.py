@@ -18,13 +18,11 @@ from typing import Final
 
 from benchmarks.recordings import load_recordings
 from elision.lab.run_as_recorded import sizer
-from elision.manager.deferred_tools import TOOL_BUDGET, count_definition, defer_definitions
+from elision.manager.deferred_tools import TOOL_BUDGET, count_definition, defer_definitions, list_definitions
 from elision.providers.provider_table import DEFAULT_PROVIDER, find_provider
-from elision.providers.shared.tool_outlines import list_definitions
-from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.events import Deferral
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import Trajectory, join_assistant_text
 
 #: Name -> what a token costs that is written to the cache, and that is read from it, in input tokens.
 RATIOS: Final = {"0.1 x": (1.25, 0.1), "0.05 x": (1.25, 0.05), "0.025 x": (1.25, 0.025), "uncached": (1.0, 1.0)}

@@ -31,10 +31,9 @@ from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study import manifest
 from elision.study.manifest import Shard
-from elision.study.shard_runner import run_locally, run_shards
-from elision.study.shard_work import ReplayWork, ShardTask
+from elision.study.run_sample import describe_settings, prepare_study
+from elision.study.shard_runner import ReplayWork, ShardTask, run_locally, run_shards
 from elision.study.study_folder import StudyFolder, StudyPlan
-from elision.study.study_setup import describe_settings, prepare_study
 from elision.trajectory.price_lookup import find_price_set
 
 STRATEGIES: Final = ("raw", "masking", "hybrid")

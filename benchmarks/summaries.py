@@ -22,11 +22,10 @@ from elision.lab.sent_rows import build_row
 from elision.lab.tuning.tuner import split_runs
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.items import find_items
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.state import State
-from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import Trajectory, join_assistant_text
 from elision.trajectory.turn import Message, Observation, Turn
 
 PRICE_SETS = ("anthropic", "openai")

@@ -11,8 +11,8 @@ import duckdb
 from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study.manifest import Shard, Unit, encode_manifest
 from elision.study.row_schema import COLUMNS
+from elision.study.run_sample import describe_settings
 from elision.study.study_folder import StudyFolder, StudyPlan
-from elision.study.study_setup import describe_settings
 from elision.trajectory.price_lookup import find_price_set
 
 #: With "as recorded", eight rows a run.

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from elision.telemetry.percent import format_signed
-from elision.testing.loop.closed_loop_chart import render_chart
-from elision.testing.loop.comparison import Comparison
+from elision.telemetry.context_report import format_signed
+from elision.testing.loop.comparison import Comparison, render_chart
 from elision.testing.loop.loop_study import Results
 
 ROOT = Path(__file__).parents[1]

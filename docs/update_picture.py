@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from elision.lab.report.palette import DARK_PAPER, PAPER, Ink
-from elision.lab.report.svg import PADDING, WIDTH, Drawing, measure_text, render_png
+from elision.lab.report.svg import DARK_PAPER, PADDING, PAPER, WIDTH, Drawing, Ink, measure_text, render_png
 
 IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
 PICTURES: Final = {"saving-light.png": PAPER, "saving-dark.png": DARK_PAPER}

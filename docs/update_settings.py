@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from elision.config.setting_keys import ALL_KEYS, Key
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 
 PAGE = Path(__file__).parent / "reference" / "settings.md"
 _TABLE = re.compile(r"(<!-- table: settings -->\n).*?(<!-- end -->)", re.DOTALL)

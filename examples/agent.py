@@ -19,12 +19,11 @@ from typing import Any
 
 from elision import ContextManager, open_store
 from elision.agent import AnthropicModel, Model, OpenAIModel, RunReport, Shell, Step, run_agent
-from elision.agent.loop import SYSTEM_PROMPT
-from elision.agent.resume import load_conversation
+from elision.agent.loop import SYSTEM_PROMPT, load_conversation
 from elision.config import TypedOption, load_settings
 from elision.errors import ElisionError, SettingError
 from elision.providers.provider_table import PROVIDERS
-from elision.trajectory.control_characters import escape_controls
+from elision.trajectory.foreign_text import escape_controls
 
 
 def main() -> int:

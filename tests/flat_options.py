@@ -10,7 +10,7 @@ from elision.manager.advanced_options import gather_options
 from elision.manager.context import manage_session
 from elision.manager.context_options import Options
 from elision.manager.opened_session import OpenedSession
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 

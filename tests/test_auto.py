@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.manager.session_history import CallReport, add_plateau_guard, load_session_log
 from elision.stores.store_urls import open_existing

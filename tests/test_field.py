@@ -9,7 +9,7 @@ import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy

@@ -287,13 +287,13 @@ def test_a_template_has_the_published_turn_number() -> None:
 # -- work -------------------------------------------------------------------------------------------------------------
 
 
-def count_function_calls(run: Callable[[], object], module: str = "") -> int:
-    """Return how many Python functions `run` calls; only those of the file `module`, if it is given."""
+def count_function_calls(run: Callable[[], object], owner: str = "") -> int:
+    """Return how many Python functions `run` calls; only those of the class `owner`, if it is given."""
     calls = 0
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls
-        calls += event == "call" and frame.f_code.co_filename.endswith(module)
+        calls += event == "call" and frame.f_code.co_qualname.startswith(owner)
 
     sys.setprofile(note)
     try:
@@ -320,9 +320,9 @@ def test_without_a_gist_no_word_is_indexed() -> None:
                 context.turns.add(*each)
             context.turns.view()
 
-    assert count_function_calls(lambda: run(gist=20), "known_identifiers.py") > 10
+    assert count_function_calls(lambda: run(gist=20), "KnownIdentifiers") > 10
     # The table itself is made, and stays empty.
-    assert count_function_calls(lambda: run(gist=0), "known_identifiers.py") <= 1
+    assert count_function_calls(lambda: run(gist=0), "KnownIdentifiers") <= 1
 
 
 @given(

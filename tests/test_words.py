@@ -17,7 +17,6 @@ MEASURE = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "measure_word
 SAME_THING = {
     "parse": "the same for each provider",
     "render": "the same for each provider",
-    "live": "the same for each provider",
     "record": "the same for each provider",
     "stream": "the same for each provider",
     "store": "the same for each kind of store, and the command of that name",

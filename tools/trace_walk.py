@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import elision
 from elision import ContextManager
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 
 MARKER: Final = "the-marker-of-the-walk"

@@ -7,9 +7,9 @@ from docs.paper.statistics import SOLVED_SEED, count_solved, estimate_ratio, lis
 from docs.paper.tables import list_openhands
 from docs.paper.turn_table import HYBRIDS, MODELS, STRATEGIES
 
-from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import (
     PADDING,
+    PAPER,
     Axis,
     Drawing,
     Plot,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from elision.manager.session_pool import Sessions
     from elision.stores.store_urls import open_store
     from elision.strategies.guards import Guards
-    from elision.strategies.rules import Rule
+    from elision.strategies.selectors import Rule
     from elision.trajectory.usage import Usage
 
     __version__: str
@@ -46,7 +46,7 @@ _HOMES = {
     "ContextView": "elision.manager",
     "Guards": "elision.strategies.guards",
     "ElisionError": "elision.errors",
-    "Rule": "elision.strategies.rules",
+    "Rule": "elision.strategies.selectors",
     "Sessions": "elision.manager.session_pool",
     "StoreError": "elision.errors",
     "UnknownHandle": "elision.errors",

@@ -21,13 +21,13 @@ from typing import Any
 
 from elision.config import load_settings
 from elision.config.setting_readers import conceal_password
-from elision.gateway.gateway_thread import GatewayThread
 from elision.gateway.request_record import RequestRecord
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.lab.report.figures import format_plural, format_tokens, format_usd
 from elision.stores.store_urls import locate_store
 from elision.wrap.agent_table import make_command_agent
-from elision.wrap.gateway_finder import find_gateway_in_use, read_upstreams
+from elision.wrap.findings import find_gateway_in_use, read_upstreams
 from elision.wrap.launch_plan import fill_variables
 
 

@@ -26,18 +26,18 @@ from msgspec.structs import replace
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import SettingError
 from elision.manager.manual_turns import make_head, make_turn
-from elision.providers.shared.render_text import format_text_summary
+from elision.providers.shared.base_renderer import format_text_summary
+from elision.strategies.gist import KnownIdentifiers
 from elision.strategies.hybrid import Hybrid
-from elision.strategies.known_identifiers import KnownIdentifiers
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
-from elision.strategies.rules import RuleTable
 from elision.strategies.schedules import EveryTurnSchedule
+from elision.strategies.selectors import RuleTable
 from elision.strategies.strategy import Strategy
 from elision.strategies.summarization import Summarization
 from elision.strategies.two_tier import TwoTier
 from elision.summarizers.factory import make_summarizer
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, RequestSent, SummaryFailed
 from elision.trajectory.plan import Summary, SummaryRequest

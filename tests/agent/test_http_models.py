@@ -23,7 +23,7 @@ from elision.agent import (
 from elision.agent.model import Model, Shape
 from elision.errors import MissingExtra
 from elision.testing.builders import commands, step, trajectory, turn
-from elision.testing.faults import Cut, Garbled, Refused, Slow
+from elision.testing.exchange import Cut, Garbled, Refused, Slow
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.testing.recorded_run import RecordedRun

@@ -14,7 +14,7 @@ from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, turn
 from elision.testing.request_checks import find_problems
 from elision.testing.scripted import Line, ScriptedModel
-from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.turn import Action, Turn
 from tests.agent.pass_through_context import PassThroughContext
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.agent.shell_environment import SENTINEL, Shell, remove_credentials
+from elision.agent.environment import SENTINEL, Shell, remove_credentials
 from elision.errors import ElisionError
 from elision.strategies.extractors.wrappers import unwrap_output
 from elision.testing.builders import call

@@ -8,11 +8,11 @@ import pytest
 
 from elision import ContextManager, Guards, open_store
 from elision.agent import Prompt, RetryPolicy, Shell, run_agent
+from elision.agent.loop import load_conversation
 from elision.agent.model import Shape
-from elision.agent.resume import load_conversation
 from elision.telemetry.diagnostics import Diagnostics
 from elision.testing.builders import call, commands
-from elision.testing.faults import Cut, Refused
+from elision.testing.exchange import Cut, Refused
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.testing.scripted import ScriptedModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from elision.audit.advice import LEAST_SHARE, MOST_ADVICE, list_advice
 from elision.audit.audit_report import AuditReport
+from elision.audit.audit_wording import LEAST_SHARE, MOST_ADVICE, list_advice
 from elision.audit.bill_report import build_bill_report
 from elision.audit.cause_table import CauseTotal
 from elision.audit.habits import HABITS, CallExample, Habit

@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from elision.audit.audit_report import AuditReport
+from elision.audit.audit_report import AuditReport, SavingEstimate
 from elision.audit.bill_report import build_bill_report
 from elision.audit.cause_table import CAUSES
 from elision.audit.run_partition import partition_run
-from elision.audit.saving_estimate import SavingEstimate
 from elision.lab.report.page import build_page
 from elision.lab.results import SentSummary
 from tests.audit.planted_runs import PRICES, SIZER, PlantedRun

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elision.audit.advice import list_advice
 from elision.audit.audit_report import AuditReport
-from elision.audit.audit_wording import list_audit_notes
+from elision.audit.audit_wording import list_advice, list_audit_notes
 from elision.audit.bill_report import build_bill_report
 from elision.audit.cause_table import CAUSES
 from elision.audit.habits import HABITS

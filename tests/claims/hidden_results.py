@@ -9,8 +9,8 @@ from typing import Final
 
 from elision.formats.registry import read_runs
 from elision.strategies.extractors import BUILT_IN, files, search
-from elision.strategies.extractors.arguments import find_tool_name, matches_tool
-from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.extractors.outcome import find_tool_name, matches_tool
+from elision.strategies.gist import KnownIdentifiers
 from elision.strategies.placeholder import Placeholders
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Observation, Turn

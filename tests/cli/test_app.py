@@ -92,7 +92,7 @@ def test_help_imports_nothing_large(words: tuple[str, ...]) -> None:
     """The help of a command loads its declaration only, so it takes a tenth of a second of processor time."""
     ended, modules = modules_after([*words, "--help"])
     assert ended == 0
-    light = {"elision.trajectory", "elision.trajectory.control_characters"}
+    light = {"elision.trajectory", "elision.trajectory.foreign_text"}
     if words == ("tune",):
         # Its defaults are part of its help, and the package has them without the tuner.
         light |= {"elision.lab", "elision.lab.tuning"}

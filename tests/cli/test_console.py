@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from elision.cli.app import app
-from elision.cli.console import ProgressMeter
+from elision.cli.outputs import ProgressMeter
 from tests.processes import start_process
 
 RUN = str(Path(__file__).parents[2] / "examples" / "runs" / "swe-agent-sympy-20801.traj.gz")

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from elision.cli.app import app
-from elision.cli.console import READER_BUG
+from elision.cli.outputs import READER_BUG
 from elision.formats import registry
 from elision.formats.document import Document, RunOrProblem
 from elision.formats.swe_agent import SweAgentReader

@@ -9,7 +9,7 @@ import pytest
 from elision.cli.options import Output
 from elision.errors import SettingError, UnknownHandle
 from elision.manager import ContextManager
-from elision.trajectory.control_characters import make_visible
+from elision.trajectory.foreign_text import make_visible
 from tests.cli import stored
 from tests.cli.in_process import Command
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from elision.cli.app import app
 from elision.cli.strategy_reports import count_matches
 from elision.lab.run_loading import load_runs
-from elision.strategies.rules import Rule
+from elision.strategies.selectors import Rule
 from elision.trajectory.tokens import Sizer, make_counter
 
 RUN = Path(__file__).parents[2] / "examples" / "runs" / "openhands-pylint.tar.gz"

@@ -26,7 +26,7 @@ from elision.strategies.guards import Guards
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import SessionOpened
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices

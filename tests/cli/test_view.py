@@ -14,7 +14,7 @@ import pytest
 
 from elision.errors import ElisionError, FormatError, PriceError, SpecError
 from elision.lab.report.report import FoldedText, fold_text
-from elision.trajectory.control_characters import escape_controls
+from elision.trajectory.foreign_text import escape_controls
 from tests.cli.in_process import Command
 
 ROOT = Path(__file__).parents[2]

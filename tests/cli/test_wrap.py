@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.testing.playback import Playback
 from elision.wrap.agent_table import AGENTS

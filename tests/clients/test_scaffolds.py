@@ -18,7 +18,7 @@ import yaml
 from click.testing import CliRunner
 
 from elision.cli.app import app
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.testing.builders import call, trajectory
 from elision.testing.follower import Follower

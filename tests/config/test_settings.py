@@ -19,16 +19,15 @@ from elision.config.setting_readers import SUMMARY_PROVIDERS
 from elision.errors import MissingExtra, SettingError
 from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.guards import Guards
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.presets import PRESETS
 from elision.strategies.raw import Raw
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule
-from elision.strategies.spec import STRATEGIES, parse_strategy
+from elision.strategies.spec import PRESETS, STRATEGIES, parse_strategy
 from elision.summarizers.factory import KINDS
-from elision.summarizers.prompt_template import load_prompt
+from elision.summarizers.prompt import load_prompt
 from elision.telemetry.logs import PassLog
 from elision.telemetry.opentelemetry import OpenTelemetry
 from elision.telemetry.prometheus import Prometheus

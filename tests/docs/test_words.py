@@ -17,15 +17,13 @@ from elision.cli.app import app
 from elision.config.setting_keys import ALL_KEYS
 from elision.formats.registry import READERS
 from elision.gateway import request_metrics as gateway_metrics
-from elision.gateway.request_log import collect_facts
-from elision.gateway.request_record import RequestRecord
+from elision.gateway.request_record import RequestRecord, collect_facts
 from elision.lab.report.wording import GLOSSARY as REPORT_WORDS
 from elision.lab.results import Control, Row, Study, prices_json
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.extractors import BUILT_IN
-from elision.strategies.presets import PRESETS
-from elision.strategies.rules import Rule
-from elision.strategies.spec import SCHEDULES, STRATEGIES
+from elision.strategies.selectors import Rule
+from elision.strategies.spec import PRESETS, SCHEDULES, STRATEGIES
 from elision.strategies.strategy import Strategy
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metric_table import METRICS

@@ -14,7 +14,7 @@ import httpx2
 import openai
 
 from elision.formats.registry import read_runs
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.trajectory.trajectory import Trajectory
 from tests.soak import SOAK

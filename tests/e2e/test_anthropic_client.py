@@ -10,7 +10,7 @@ import anthropic
 import pytest
 
 from elision.testing.builders import call, long_text, result, trajectory, turn
-from elision.testing.faults import Broken, Refused
+from elision.testing.exchange import Broken, Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms

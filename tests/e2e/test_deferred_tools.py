@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from elision.providers.provider import Api
-from elision.trajectory.recall_names import FIND_TOOL
+from elision.trajectory.tool_definitions import FIND_TOOL
 from tests.e2e.agents import Agent
 from tests.e2e.doors import Wire, gateway
 from tests.e2e.scripted_model import Asked, Call, bash, model, text

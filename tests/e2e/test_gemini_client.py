@@ -14,8 +14,8 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
-from elision.gateway.gateway_thread import GatewayThread
-from elision.gateway.request_log import LOGGER_NAME
+from elision.gateway.request_record import LOGGER_NAME
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from tests.e2e.gemini_provider import KEY, GeminiProvider, run_gemini
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from elision.providers.provider import Api
-from elision.testing.faults import Refused
+from elision.testing.exchange import Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms

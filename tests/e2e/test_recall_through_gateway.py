@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.gateway_thread import GatewayThread
 from elision.gateway.recall_rounds import MAX_ROUNDS
+from elision.gateway.server import GatewayThread
 from elision.providers.provider import Api
 from tests.e2e.agents import APIS, TOOLS, Agent, observed
 from tests.e2e.doors import Wire, gateway

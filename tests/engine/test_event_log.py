@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from elision.engine import Log, LogSetup, count_output_tokens, decide, hold_view, make_plain_terms, run_pass
 from elision.engine.provider_reports import ALL_TURNS
 from elision.errors import BudgetError, SummaryError
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders

@@ -9,9 +9,8 @@ from elision.engine.money import CountedCall, CountedPrompt, Money
 from elision.testing.builders import call, long_text, result, turn, user
 from elision.trajectory.events import SessionOpened, UsageReported
 from elision.trajectory.price_lookup import find_price_set
-from elision.trajectory.recall_names import RECALL_TOOL
-from elision.trajectory.token_scale import TokenScale
-from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.tokens import Sizer, TokenScale, make_counter
+from elision.trajectory.tool_definitions import RECALL_TOOL
 from elision.trajectory.turn import Turn
 from elision.trajectory.usage import Usage
 from tests.properties.builders import begin_session, write_brief_summary

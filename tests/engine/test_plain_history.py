@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from elision.engine.plain_history import PlainHistory, count_plain_answer
+from elision.engine.money import PlainHistory, count_plain_answer
 from elision.testing.builders import call, head, long_text, result, step, turn, user
 from elision.trajectory.events import HeadSet, TurnAdded
-from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.state import State
+from elision.trajectory.tool_definitions import RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.turn import Turn
 from tests.properties.builders import SIZER
 

@@ -18,11 +18,11 @@ from elision.errors import BudgetError, SettingError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_existing
-from elision.strategies.rules import Rule
+from elision.strategies.selectors import Rule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.testing.recorded_provider import Terms
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.plan import SummaryRequest

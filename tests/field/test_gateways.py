@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.request_log import _LineFormatter
+from elision.gateway.request_record import _LineFormatter
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import (
     APIS,

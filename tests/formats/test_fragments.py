@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from elision.formats.anthropic_messages import AnthropicMessagesReader
+from elision.formats.conversations import Fragment, is_same_response
 from elision.formats.document import Document
-from elision.formats.fragments import Fragment, is_same_response
 from elision.formats.openai_chat import OpenAIChatReader
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elision.errors import FormatError
-from elision.formats import zip_members
+from elision.formats import compressed_files
 from elision.formats.document import Document
 from elision.formats.inspect_ai import InspectAiReader
 from elision.trajectory.content import Opaque, Text
@@ -195,7 +195,7 @@ def test_a_damaged_member_is_a_problem() -> None:
 def test_a_zip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that unpacks beyond the limit is a Problem, whatever size its header claims."""
     made = archive({"header.json": {}, "samples/a_epoch_1.json": b" " * 100_000})
-    monkeypatch.setattr(zip_members, "MEMBER_SIZE_LIMIT", 10_000)
+    monkeypatch.setattr(compressed_files, "MEMBER_SIZE_LIMIT", 10_000)
     runs, problems = read(made)
     assert not runs
     assert "refused" in problems[0].reason

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elision.errors import FormatError
-from elision.formats import json_lines as lines
-from elision.formats.document import Document
-from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
+from elision.formats import document as lines
+from elision.formats.document import Document, JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
 from elision.trajectory.trajectory import Problem
 
 

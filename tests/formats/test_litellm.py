@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.formats.litellm import PromptTokens
+from elision.formats.recorded_fields import PromptTokens
 from elision.trajectory.usage import Usage
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from elision.formats.document import Document
-from elision.formats.openhands_session import OpenHandsSessionReader
+from elision.formats.openhands_output import OpenHandsSessionReader
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.formats.found import read_path
 

@@ -6,7 +6,7 @@ import pytest
 
 from elision.audit.run_partition import find_role
 from elision.errors import FormatError, UnknownHandle
-from elision.formats.stored_session import load_stored_session
+from elision.formats.elision_export import load_stored_session
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession, Relation
 from elision.trajectory.content import make_content

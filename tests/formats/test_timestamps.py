@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.recorded_fields import parse_timestamp
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import zipfile
 import pytest
 
 from elision.errors import FormatError
-from elision.formats import zip_members
-from elision.formats.zip_members import ZipMembers
+from elision.formats import compressed_files
+from elision.formats.compressed_files import ZipMembers
 from tests.work import count_calls
 
 
@@ -31,7 +31,7 @@ def test_members_are_read_by_name(method: int) -> None:
 
 def test_a_member_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unpacking stops at the limit, and the error names the member."""
-    monkeypatch.setattr(zip_members, "MEMBER_SIZE_LIMIT", 4999)
+    monkeypatch.setattr(compressed_files, "MEMBER_SIZE_LIMIT", 4999)
     with pytest.raises(FormatError, match=r"x\.zip!a/b\.json: unpacks to more than"):
         ZipMembers("x.zip", archive()).read_member("a/b.json")
 

@@ -9,9 +9,8 @@ from typing import Any
 from elision.providers.provider import Api
 from elision.providers.streaming.sse import format_event
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.exchange import Refusal, ReplySpec
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.refusal import Refusal
-from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 

@@ -13,8 +13,8 @@ from typing import Any
 from elision.formats.registry import read_runs
 from elision.providers.provider import Api
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.exchange import ReplySpec
 from elision.testing.follower import Follower
-from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision import zstd
-from elision.gateway.decompression import BodyDecompressor
-from elision.gateway.json_decoding import UnreadableBody
+from elision.gateway.body_reader import BodyDecompressor
+from elision.gateway.json_bytes import UnreadableBody
 
 LIMIT = 1_000_000
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elision.gateway.error_responses import MAX_MESSAGE_CHARS, make_error_response, make_stream_error
+from elision.gateway.reply_writer import MAX_MESSAGE_CHARS, make_error_response, make_stream_error
 from elision.providers.provider import Api
 from elision.providers.streaming.sse import SseFrame, format_event
 from tests.soak import pair_cases

@@ -12,10 +12,9 @@ import pytest
 
 from elision.gateway import assembly
 from elision.gateway.budgets import Budgets
-from elision.gateway.hidden_rounds import HiddenRounds
+from elision.gateway.incoming_messages import HiddenRounds
 from elision.gateway.live_sessions import SessionRegistry
-from elision.gateway.message_bytes import MessageEncoder
-from elision.gateway.request_body import RequestBody
+from elision.gateway.request_body import MessageEncoder, RequestBody
 from elision.manager import ContextManager
 from elision.manager.context_options import Options
 from elision.manager.exchanges import Exchanges

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 import pytest
 
 from elision.errors import ElisionError
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.testing.builders import step, trajectory, turn
 from elision.testing.playback import Playback
 from tests.gateway.loopback_gateway import make_settings

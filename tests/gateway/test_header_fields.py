@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.header_fields import HOP_BY_HOP, filter_request_fields, filter_response_fields
+from elision.gateway.wire import HOP_BY_HOP, filter_request_fields, filter_response_fields
 
 names = st.sampled_from(
     [b"accept", b"Authorization", b"x-a", b"X-A", b"content-type", b"cookie", b"Set-Cookie", b"date"]

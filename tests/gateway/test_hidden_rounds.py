@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.hidden_rounds import HiddenRounds
-from elision.gateway.incoming_messages import IncomingMessages
+from elision.gateway.incoming_messages import HiddenRounds, IncomingMessages
 from elision.providers.live.conversation import Conversation
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway import json_decoding
-from elision.gateway.json_decoding import (
+from elision.gateway import json_bytes
+from elision.gateway.json_bytes import (
     MAX_STRING_BYTES,
     MAX_VALUES,
     UnreadableBody,
@@ -33,8 +33,8 @@ values = st.recursive(
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of 14 bytes: no smaller one holds a surrogate pair."""
-    monkeypatch.setattr(json_decoding, "PIECE", 14)
-    monkeypatch.setattr(json_decoding, "_LONG_STRING_BYTES", 1)
+    monkeypatch.setattr(json_bytes, "PIECE", 14)
+    monkeypatch.setattr(json_bytes, "_LONG_STRING_BYTES", 1)
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.json_patch import append_elements, encode_json, patch_json
+from elision.gateway.json_bytes import append_elements, encode_json, patch_json
 from elision.gateway.request_body import UnreadableBody, decode_message
 from tests.gateway.random_json import NUMBERS, JsonWriter, iterate_requests
 

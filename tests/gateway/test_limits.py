@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision.gateway.body_reader import ClientDisconnected, RequestBodyReader
 from elision.gateway.limits import AdmissionLimits, CapacityGate, RequestRefused
-from elision.gateway.request_body_reader import ClientDisconnected, RequestBodyReader
 from tests.gateway.loopback_gateway import make_settings
 
 

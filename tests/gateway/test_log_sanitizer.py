@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from elision.gateway.refusals import sanitize_error
+from elision.gateway.reply_writer import sanitize_error
 from elision.gateway.wire import ClientRequest
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body

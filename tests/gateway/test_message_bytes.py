@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as some
 
-from elision.gateway.message_bytes import MessageEncoder
+from elision.gateway.request_body import MessageEncoder
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.live.parsed_message import ParsedMessage, parse_message
 from elision.providers.provider_table import PROVIDERS

@@ -14,9 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from elision.gateway import request_metrics
-from elision.gateway.metrics_page import MAX_TENANTS, MetricsPage
-from elision.gateway.request_log import LOGGER_NAME, RequestLog, choose_form, collect_facts, log_to_stderr
-from elision.gateway.request_record import Disposition, RequestRecord
+from elision.gateway.request_metrics import MAX_TENANTS, MetricsPage
+from elision.gateway.request_record import (
+    LOGGER_NAME,
+    Disposition,
+    RequestLog,
+    RequestRecord,
+    choose_form,
+    collect_facts,
+    log_to_stderr,
+)
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.metric_table import MAX_MODELS
 from elision.telemetry.metric_table import METRICS as LIBRARY

@@ -17,22 +17,14 @@ from typing import Any
 
 import pytest
 
-from elision.gateway import (
-    incoming_messages,
-    json_decoding,
-    request_body,
-    request_body_reader,
-    response_observer,
-    tag_removal,
-)
-from elision.gateway.decompression import BodyDecompressor
-from elision.gateway.message_bytes import MessageEncoder
-from elision.gateway.request_body import RequestBody
-from elision.gateway.request_encoding import MAX_INLINE_BYTES
+from elision.gateway import body_reader, incoming_messages, json_bytes, request_body, response_observer
+from elision.gateway.body_reader import BodyDecompressor
+from elision.gateway.request_body import MessageEncoder, RequestBody
+from elision.gateway.request_handler import MAX_INLINE_BYTES
 from elision.manager import prepared_calls, think_time
 from elision.manager.history import History
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
-from elision.providers.live import parsed_message, pieces
+from elision.providers.live import parsed_message
 from elision.providers.provider import Api
 from elision.trajectory.events import UsageReported
 from elision.trajectory.redact import Redaction
@@ -86,9 +78,9 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
         parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
     )
     # Up to `LARGE_BYTES` are copied there: that takes less than a change of threads.
-    watch(request_body_reader, "join_pieces", lambda parts: sum(map(len, parts)) * BOUND // LARGE_BYTES)
+    watch(body_reader, "join_pieces", lambda parts: sum(map(len, parts)) * BOUND // LARGE_BYTES)
     watch(BodyDecompressor, "make_more", lambda self, size: size)
-    monkeypatch.setattr(tag_removal, "_FIELD_NAME", SearchedPattern(tag_removal._FIELD_NAME))
+    monkeypatch.setattr(request_body, "_FIELD_NAME", SearchedPattern(request_body._FIELD_NAME))
     watch(SearchedPattern, "search", lambda self, raw, start, end: min(end, len(raw)) - start)
     watch(response_observer, "shorten_strings", len)
     watch(response_observer, "parse_object", len)
@@ -117,7 +109,7 @@ class SearchedPattern:
         return self._plain.search(raw, start, end)
 
 
-def texts(piece: pieces.Piece) -> list[Any]:
+def texts(piece: parsed_message.Piece) -> list[Any]:
     parts = piece.words if piece.result is None else piece.result.content
     return [part for part in parts if hasattr(part, "text")]
 
@@ -296,8 +288,8 @@ async def test_doubled_keys(on_loop: Watched) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        pytest.param("x" * (json_decoding.MAX_STRING_BYTES + 1), id="a long string"),
-        pytest.param([[]] * json_decoding.MAX_VALUES, id="many values"),
+        pytest.param("x" * (json_bytes.MAX_STRING_BYTES + 1), id="a long string"),
+        pytest.param([[]] * json_bytes.MAX_VALUES, id="many values"),
     ],
 )
 async def test_what_is_more_than_is_read_passes_as_it_came(content: object, on_loop: Watched) -> None:

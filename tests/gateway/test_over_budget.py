@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from elision.gateway.request_log import collect_facts
-from elision.gateway.request_record import RequestRecord
+from elision.gateway.request_record import RequestRecord, collect_facts
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import APIS, EAGER, HIDING_STEPS, make_body
 from tests.gateway.gateway_trial import JSON_HEADER, answer_soundly, open_trial, render_sound

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from elision.gateway.json_decoding import MAX_STRING_BYTES
+from elision.gateway.json_bytes import MAX_STRING_BYTES
 from tests.gateway.conversation_bytes import PATHS, make_body, render_refusal
 from tests.gateway.gateway_trial import JSON_HEADER, open_trial, render_sound
 from tests.gateway.scripted_upstream import ReceivedRequest, answer_always, render_response

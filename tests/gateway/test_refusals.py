@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from elision.gateway.refusals import _read_at_most
+from elision.gateway.reply_writer import _read_at_most
 
 
 class Pieces:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.response_merger import ResponseMerger
+from elision.gateway.recall_rounds import ResponseMerger
 from elision.providers.provider import Api
 from elision.providers.streaming.rounds import RecallCall
 from elision.providers.streaming.sse import FrameSplitter

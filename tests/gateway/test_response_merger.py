@@ -12,16 +12,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from elision.gateway.response_merger import ResponseMerger
+from elision.gateway.recall_rounds import ResponseMerger
 from elision.providers.openai_responses.stream import is_identifying
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
+from elision.providers.streaming.response_findings import add_usage
 from elision.providers.streaming.rounds import RecallCall, Replacement, RoundOutcome
 from elision.providers.streaming.sse import FrameSplitter
-from elision.providers.streaming.usage_sum import add_usage
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.exchange import ReplySpec
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
 from elision.testing.request_rules import list_new_violations
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage

@@ -21,8 +21,8 @@ from elision.providers.provider import Api
 from elision.providers.shared.signals import CacheMiss, Overflow, Transformation
 from elision.providers.streaming.sse import format_event
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
+from elision.testing.exchange import ReplySpec
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 from tests.providers.recorded_usage import STREAMED, tier

@@ -11,8 +11,8 @@ import pytest
 
 from elision.providers.provider import Api
 from elision.testing import response_gemini
+from elision.testing.exchange import ReplySpec
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.usage import Usage
 from tests.gateway.conversation_bytes import (
     APIS,

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from elision.errors import StoreError
-from elision.gateway import store_monitor, worker
+from elision.gateway import health, worker
+from elision.gateway.health import StoreMonitor
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.server import TICK_SECONDS
-from elision.gateway.store_monitor import StoreMonitor
 from elision.stores.memory import MemoryStore
 from elision.stores.store import ChecksWrites
 from elision.stores.store_urls import open_store
@@ -71,10 +71,10 @@ def test_an_outage_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) 
         store.problem = "gone"
         assert await monitor.find_problem() == "", "the last look still holds"
         for _ in range(3):
-            now[0] += store_monitor.FRESH_SECONDS
+            now[0] += health.FRESH_SECONDS
             assert await monitor.find_problem() == "place: gone"
         store.problem = ""
-        now[0] += store_monitor.FRESH_SECONDS
+        now[0] += health.FRESH_SECONDS
         assert await monitor.find_problem() == ""
 
     assert watch(steps) == 1
@@ -91,12 +91,12 @@ def test_a_look_in_the_background_is_due_every_two_seconds() -> None:
         store.problem = "gone"
         monitor.look_if_due()
         assert len(store.tried) == 1
-        now[0] += store_monitor.LOOK_SECONDS
+        now[0] += health.LOOK_SECONDS
         monitor.look_if_due()
         await wait_until(lambda: monitor.problem)
 
     assert watch(steps) == 1
-    assert store_monitor.LOOK_SECONDS + store_monitor.ANSWER_SECONDS + TICK_SECONDS <= 5
+    assert health.LOOK_SECONDS + health.ANSWER_SECONDS + TICK_SECONDS <= 5
 
 
 def test_a_look_writes_only_after_a_write_failed() -> None:
@@ -104,7 +104,7 @@ def test_a_look_writes_only_after_a_write_failed() -> None:
 
     async def steps(store: BrokenStore, monitor: StoreMonitor, now: list[float]) -> None:
         async def look() -> bool:
-            now[0] += store_monitor.FRESH_SECONDS
+            now[0] += health.FRESH_SECONDS
             await monitor.find_problem()
             return store.tried[-1]
 
@@ -130,7 +130,7 @@ def test_a_store_that_hangs_holds_one_thread() -> None:
         for _ in range(3):
             found = await asyncio.gather(monitor.find_problem(), monitor.find_problem())
             assert set(found) == {"the store did not answer within 0.01 s"}
-            now[0] += store_monitor.FRESH_SECONDS
+            now[0] += health.FRESH_SECONDS
         assert len(store.tried) == 1
         store.answers.set()
         await wait_until(lambda: monitor._look.done())

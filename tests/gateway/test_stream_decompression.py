@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision import zstd
-from elision.gateway.decompression import StreamDecompressor
+from elision.gateway.body_reader import StreamDecompressor
 
 
 def _raw_deflate(data: bytes) -> bytes:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from elision.formats.stored_session import load_stored_session
+from elision.formats.elision_export import load_stored_session
 from elision.gateway.dashboard.session_cache import SessionCache
 from elision.stores.store import SessionInfo
 from tests.gateway.conversation_bytes import PATHS, make_body

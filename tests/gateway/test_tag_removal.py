@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elision.gateway import tag_removal
-from elision.gateway.request_body import UnreadableBody
-from elision.gateway.tag_removal import may_have_tags, remove_body_tags
+from elision.gateway import request_body
+from elision.gateway.request_body import UnreadableBody, may_have_tags, remove_body_tags
 from elision.providers.provider import Api
 from tests.gateway.conversation_bytes import (
     APIS,
@@ -208,6 +207,6 @@ def test_list_fields_are_named() -> None:
 @pytest.mark.parametrize("name", [b'"observation_type"', b"\\u005f"])
 def test_a_name_is_found_wherever_a_piece_ends(name: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body is searched in pieces; a name or an escape on the border of two is in one of them."""
-    monkeypatch.setattr(tag_removal, "PIECE", 32)
-    assert all(tag_removal.may_have_tags(b"x" * before + name + b"x" * 50) for before in range(100))
-    assert not tag_removal.may_have_tags(b"x" * 200)
+    monkeypatch.setattr(request_body, "PIECE", 32)
+    assert all(request_body.may_have_tags(b"x" * before + name + b"x" * 50) for before in range(100))
+    assert not request_body.may_have_tags(b"x" * 200)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elision.gateway.incoming_messages import MAX_SETS, ToolPins, read_meaning
 from elision.gateway.request_body import RequestBody
-from elision.gateway.tool_pins import MAX_SETS, ToolPins, read_meaning
 from tests.gateway.conversation_bytes import PATHS
 from tests.gateway.gateway_trial import open_trial
 from tests.gateway.random_json import APIS, JsonWriter

@@ -28,7 +28,7 @@ SHAPES = ((0, False, 60), (12, True, 60), (13, True, 60), (14, False, 60), (2, F
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.trajectory import vocabulary
 loads = []

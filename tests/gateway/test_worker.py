@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from elision.gateway.identity import ClientIdentity
-from elision.gateway.metrics_page import MetricsPage
 from elision.gateway.request_body import RequestBody
+from elision.gateway.request_metrics import MetricsPage
 from elision.gateway.worker import Worker
 from tests.gateway.gateway_trial import open_trial
 from tests.gateway.loopback_gateway import make_settings, run_gateway

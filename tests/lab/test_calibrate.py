@@ -14,8 +14,7 @@ from elision.formats.registry import read_runs
 from elision.lab.calibrate import CAUSES, Calibration, CalibrationStudy, calibrate_run, open_billing, read_share
 from elision.lab.recorded_requests import list_requests
 from elision.trajectory.content import Content, make_content
-from elision.trajectory.tokenizer import Tokenizer
-from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.tokens import Sizer, Tokenizer, make_counter
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
 from elision.trajectory.turn import Head, Message, Turn
 from elision.trajectory.usage import Usage

@@ -21,13 +21,12 @@ from elision.engine import Log, LogSetup, count_output_tokens, decide, make_plai
 from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
-from elision.lab.replay import replay_run
-from elision.lab.sent_run import SentRun
+from elision.lab.replay import SentRun, replay_run
+from elision.strategies.cost_estimation import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.strategies.mask_candidates import MaskCandidate
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.trajectory.cache import CacheFinding
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set, find_prices

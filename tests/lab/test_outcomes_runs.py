@@ -25,7 +25,7 @@ from elision.manager.advanced_options import gather_options
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
 from elision.summarizers.digest import write_digest
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices

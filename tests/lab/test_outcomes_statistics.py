@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import MissingExtra
-from elision.lab.outcomes_statistics import Interval, bootstrap_mean, bootstrap_ratio, estimate_share
+from elision.lab.ratios import Interval, bootstrap_mean, bootstrap_ratio, estimate_share
 
 
 def test_a_share_of_half() -> None:

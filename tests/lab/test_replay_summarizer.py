@@ -22,7 +22,7 @@ from elision.lab.results import Study
 from elision.lab.run_loading import Loaded, load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings, parse_candidates
-from elision.summarizers.prompt_template import SummaryPrompt
+from elision.summarizers.prompt import SummaryPrompt
 from elision.testing.request_checks import find_problems
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from tests.summarizers.scripted_server import (

@@ -7,8 +7,7 @@ from datetime import date
 
 import pytest
 
-from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import describe_unpriced, find_recorded_prices, list_model_uses, sum_up_prices
+from elision.lab.run_loading import Loaded, describe_unpriced, find_recorded_prices, list_model_uses, sum_up_prices
 from elision.lab.study import run_study
 from elision.lab.study_settings import Candidate, StudySettings
 from elision.strategies.spec import parse_strategy

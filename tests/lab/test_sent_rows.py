@@ -12,7 +12,7 @@ from elision.formats.registry import read_runs
 from elision.lab.replay import replay_run
 from elision.lab.results import BILLED, RECORDED
 from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
-from elision.lab.run_prices import find_recorded_prices
+from elision.lab.run_loading import find_recorded_prices
 from elision.lab.sent_rows import SentRows, replay_as_sent
 from elision.strategies.spec import parse_strategy
 from elision.trajectory.price_lookup import find_prices

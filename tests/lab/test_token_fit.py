@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.lab.token_fit import LEAST_CALLS, PromptGrowth, fit_growth
-from elision.trajectory.tokenizer import Tokenizer
+from elision.lab.recorded_requests import LEAST_CALLS, PromptGrowth, fit_growth
+from elision.trajectory.tokens import Tokenizer
 
 
 def grow(count: int, per_output: float = 1.0, per_counted: float = 1.25) -> list[PromptGrowth]:

@@ -9,8 +9,7 @@ import pytest
 from elision.formats.registry import read_runs
 from elision.lab.results import BILLED, RECORDED
 from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
-from elision.lab.run_loading import load_runs
-from elision.lab.run_prices import find_recorded_prices
+from elision.lab.run_loading import find_recorded_prices, load_runs
 from elision.lab.study import run_study
 from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.lab.views import EVERYTHING, VIEW, ViewBills, bill_views

@@ -14,7 +14,7 @@ import pytest
 from elision.errors import ElisionError
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
-from elision.manager.caller_lock import CallerLock
+from elision.manager.drivers import CallerLock
 from elision.stores.memory import MemoryStore
 from elision.trajectory.events import Event
 from tests.manager.agents import make_history

@@ -15,7 +15,7 @@ from elision import ContextManager
 from elision.manager.deferred_tools import LEAST_SAVING, TOOL_BUDGET, find_definitions
 from elision.providers.provider import Api
 from elision.providers.provider_table import find_provider
-from elision.trajectory.recall_names import FIND_TOOL
+from elision.trajectory.tool_definitions import FIND_TOOL
 from tests.manager.agents import make_history
 
 Json = dict[str, Any]

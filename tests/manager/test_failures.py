@@ -18,7 +18,7 @@ from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import DigestSummarizer
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import Event
 from elision.trajectory.plan import SummaryRequest
 from tests import flat_options

@@ -18,7 +18,7 @@ from elision import Advanced
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.masking import Masking
 from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule
 from elision.strategies.strategy import Strategy

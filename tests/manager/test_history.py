@@ -16,8 +16,8 @@ from elision.manager.history import (
     History,
     find_history_end,
 )
-from elision.providers.detect import detect_provider
 from elision.providers.live.parsed_message import parse_message
+from elision.providers.provider_table import detect_provider
 from tests.manager.agents import make_history
 
 

@@ -6,14 +6,7 @@ import pytest
 
 from elision.manager.context_options import Options
 from elision.manager.ledger import REMEMBERED_CALLS, Ledger
-from elision.trajectory.events import (
-    Event,
-    ObservationRecalled,
-    PassDecided,
-    RequestSent,
-    UsageReported,
-    WindowLearned,
-)
+from elision.trajectory.events import Event, ObservationRecalled, PassDecided, RequestSent, UsageReported, WindowLearned
 from elision.trajectory.plan import Edit
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.usage import Usage

@@ -10,10 +10,9 @@ import pytest
 from elision.errors import UnknownHandle
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
-from elision.manager.lineage import trace_stored_turn
+from elision.manager.branch import trace_stored_turn
 from elision.manager.observation_text import TextPart
-from elision.mcp.session_scope import SessionScope
-from elision.mcp.stored_sessions import StoredSessions
+from elision.mcp.stored_sessions import SessionScope, StoredSessions
 from elision.stores.store import NewSession, Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import SessionOpened

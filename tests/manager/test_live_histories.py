@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from elision import Advanced, Cache
 from elision.errors import BudgetError, SummaryError
 from elision.manager import ContextManager, ContextView
-from elision.manager.observation_recall import _read_text
+from elision.manager.session_reader import _read_text
 from elision.providers.live.client_messages import remove_tags
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession

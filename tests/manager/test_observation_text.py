@@ -17,7 +17,7 @@ from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import RECALLED_WINDOW_TURNS
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit
-from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
+from elision.trajectory.tool_definitions import RECALL_TOOL, SEARCH_TOOL
 from tests.manager.agents import LONG, make_history, make_openai_step
 
 EAGER = "masking(window=2, schedule=every-turn)"

@@ -12,8 +12,8 @@ from elision import Advanced
 from elision.lab.run_as_recorded import sizer
 from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
+from elision.manager.outgoing_request import FIELD
 from elision.manager.session_history import load_session_log
-from elision.providers.shared.prompt_breakpoints import FIELD
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
 from elision.strategies.masking import Masking

@@ -13,8 +13,8 @@ import pytest
 from elision.errors import SettingError
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
-from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS as RECALL
-from elision.manager.recall_definitions import define_recall_tools
+from elision.manager.recall_tools import RECALL_TOOL_DEFINITIONS as RECALL
+from elision.manager.recall_tools import define_recall_tools
 from elision.stores.memory import MemoryStore
 from elision.testing.request_rules import list_violations
 from elision.trajectory.events import PassDecided, SessionOpened
@@ -169,7 +169,7 @@ def test_the_definitions_of_the_time_stay(monkeypatch: pytest.MonkeyPatch) -> No
     store = MemoryStore()
     before = prepared(manager(store, "first"), "openai", 5).added_tools
     later = ({"name": "elision_recall", "description": "", "input_schema": {}},)
-    monkeypatch.setattr("elision.manager.log_factory.RECALL_TOOL_DEFINITIONS", later)
+    monkeypatch.setattr("elision.manager.shared_log.RECALL_TOOL_DEFINITIONS", later)
     assert prepared(manager(store, "first"), "openai", 6).added_tools == before
     assert len(prepared(manager(store, "first", session="other"), "openai", 6).added_tools) == 1
 

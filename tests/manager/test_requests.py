@@ -22,7 +22,7 @@ from elision.errors import BudgetError, FormatError
 from elision.formats.registry import read_runs
 from elision.lab.views import list_views
 from elision.manager import ContextManager, ContextView
-from elision.manager.recall_definitions import define_recall_tools
+from elision.manager.recall_tools import define_recall_tools
 from elision.providers.provider import Api
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.json_reading import mapping_in

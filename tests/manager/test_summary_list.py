@@ -16,10 +16,10 @@ from elision import Advanced, Cache
 from elision.errors import SpecError
 from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
-from elision.manager.summary_list import SessionSummary
+from elision.manager.ledger import SessionSummary
 from elision.stores.memory import MemoryStore
 from elision.stores.store_urls import open_store
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import LONG, SHAPES, make_history
 

@@ -16,7 +16,7 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
 from elision.manager.summary_worker import SummaryRunner
 from elision.summarizers.factory import DigestSummarizer
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from tests.manager.agents import make_history
 from tests.soak import pair_cases

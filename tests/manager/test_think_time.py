@@ -21,7 +21,7 @@ from elision.manager import prepared_calls
 from elision.manager.think_time import START_SECONDS, Deferred, ThinkTime
 from elision.stores.memory import MemoryStore
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.samples import PassCollector
+from elision.telemetry.metric_table import PassCollector
 from elision.trajectory.events import UsageReported
 from tests.manager.agents import make_history
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from elision.mcp.session_scope import SessionScope
-from elision.mcp.stored_sessions import StoredSessions
+from elision.mcp.stored_sessions import SessionScope, StoredSessions
 from elision.stores.store_urls import open_for_reading
 from elision.trajectory.tokens import Sizer, make_counter
 

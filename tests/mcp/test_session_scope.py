@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import UnknownHandle
-from elision.mcp.session_scope import SessionScope
+from elision.mcp.stored_sessions import SessionScope
 from elision.stores.store import SessionInfo
 
 KEY = "k" + "0" * 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from elision.trajectory.content import Text
-from elision.trajectory.encodable import make_encodable
 from elision.trajectory.events import PassDecided, RequestSent
+from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import Edit, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import FRAME_TOKENS, quote_older_words

@@ -9,7 +9,7 @@ from msgspec.structs import replace as change
 
 from elision.engine import CallTerms, Log, NotReady, decide, hold_view, make_plain_terms, run_pass, write_off_attempt
 from elision.errors import BudgetError
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import SummaryFailed, TurnAmended, UsageReported, WindowLearned
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elision.engine import Log, LogSetup
 from elision.errors import BudgetError
 from elision.lab.run_as_recorded import calls
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.strategy import Strategy
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError
 from elision.lab.run_as_recorded import calls
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import PassDecided
 from elision.trajectory.price_lookup import find_price_set

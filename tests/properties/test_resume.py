@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from elision.engine import Log, LogSetup
 from elision.formats.registry import read_runs
 from elision.lab.run_as_recorded import calls
-from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
-from elision.strategies.budget import Budget
+from elision.manager.recall_tools import RECALL_TOOL_DEFINITIONS
+from elision.strategies.decision_context import Budget
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import SessionOpened

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.formats.registry import read_runs
-from elision.strategies.fold_references import SourceNames
+from elision.strategies.fold_ledger import SourceNames
 from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text
 from elision.trajectory.plan import Edit, FoldedRun, Key, make_handle
 from elision.trajectory.tokens import make_counter

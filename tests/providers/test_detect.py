@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
-from elision.providers.detect import detect_provider, find_tools_provider, recognize_provider
-from elision.providers.provider_table import PROVIDERS
+from elision.providers.provider_table import PROVIDERS, detect_provider, find_tools_provider, recognize_provider
 
 ASKED = [{"role": "user", "content": "Look."}]
 #: Tools -> whose they are.

@@ -19,10 +19,9 @@ from typing import Any, Final, TypeAlias
 from elision.errors import PriceError
 from elision.gateway.response_observer import ResponseObserver
 from elision.manager.reported_usage import find_usage
-from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_lookup import cost_reported_usage, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import cost_reported_usage
 from tests.recorded.cassettes import Exchange
 
 #: (model, kind) -> tokens; the model is "" for the one that answered.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, zip_longest
 from typing import Any, Final
 
-from elision.gateway.request_log import LOGGER_NAME
+from elision.gateway.request_record import LOGGER_NAME
 from tests.gateway.loopback_gateway import TIMEOUT_SECONDS, HttpClient, HttpResponse, make_settings, run_gateway
 from tests.gateway.scripted_upstream import ReceivedRequest, render_chunk, run_scripted_upstream
 from tests.recorded.bills import add_up_bill

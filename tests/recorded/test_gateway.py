@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.gateway.response_merger import ResponseMerger
+from elision.gateway.recall_rounds import ResponseMerger
 from tests.recorded.cassettes import Exchange, find_cassettes, load_exchanges
 from tests.recorded.replay import MODES, Mode, replay_exchanges, split_body
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import ConflictError, StoreError
-from elision.stores.batch_ids import make_batch_id
 from elision.stores.memory import MemoryStore
+from elision.stores.packing import make_batch_id
 from elision.stores.store import Store
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import Event, TurnAdded

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elision.manager import ContextManager
-from elision.stores.log_check import LogCheck
 from elision.stores.memory import MemoryStore
+from elision.stores.store_base import LogCheck
 from elision.trajectory.events import Event, PassDecided, TurnAdded
 from tests.manager.agents import make_history
 from tests.manager.damaged_stores import STRATEGY

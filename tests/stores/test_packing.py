@@ -24,9 +24,8 @@ from elision.stores.packing import (
     split_event,
 )
 from elision.trajectory.content import Opaque, Text
-from elision.trajectory.event_json import encode_event
-from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended
-from elision.trajectory.text_pieces import PIECE, split_text
+from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended, encode_event
+from elision.trajectory.foreign_text import PIECE, split_text
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from tests.stores.session_logs import list_every_event
 

@@ -16,7 +16,7 @@ from elision.stores.postgres.address import parse_address
 from elision.stores.postgres.column_values import escape_name
 from elision.stores.postgres.column_values import unescape_name as meant
 from elision.stores.postgres.store import PostgresStore
-from elision.stores.readable_tables import SHOWN, make_readable
+from elision.stores.sql_dialect import SHOWN, make_readable
 from elision.stores.store_urls import open_store
 from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, PassDecided, TurnAdded

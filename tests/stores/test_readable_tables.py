@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elision.stores.postgres.store import PostgresStore
-from elision.stores.readable_tables import make_readable
+from elision.stores.sql_dialect import make_readable
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store

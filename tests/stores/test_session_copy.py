@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, CorruptError, FormatError, StoreError, UnknownHandle
-from elision.stores.log_file import LogFile, format_log
 from elision.stores.memory import MemoryStore
-from elision.stores.session_copy import CopyResult, copy_all, copy_session
+from elision.stores.session_copy import CopyResult, LogFile, copy_all, copy_session, format_log
 from elision.stores.store import Store
-from elision.trajectory.event_json import decode_event
-from elision.trajectory.events import Event, RecallExchanged
+from elision.trajectory.events import Event, RecallExchanged, decode_event
 from elision.trajectory.redact import DEFAULT
 from tests.stores.session_logs import ODD_KEYS, add_turn, begin_session, list_every_event, new_session, read_log
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ConflictError, CorruptError, StoreError
-from elision.stores import sqlite_search
+from elision.stores import sqlite
 from elision.stores.packing import measure_event
 from elision.stores.sqlite import SqliteStore
 from elision.stores.sqlite_file import APPLICATION, VERSION, SqliteFile
@@ -495,12 +495,12 @@ def test_a_fork_shares_a_part_of_an_append(store: SqliteStore, shared: int) -> N
 
 def test_short_sessions_have_no_index(store: SqliteStore) -> None:
     """Whether there is one is a question of what is new, and no question of the result."""
-    begin_session(store, "s", *(add_turn(index, "word") for index in range(1, sqlite_search.SCANNED + 1)))
+    begin_session(store, "s", *(add_turn(index, "word") for index in range(1, sqlite.SCANNED + 1)))
     store.search("s", "word")
     assert asked(store, "SELECT indexed FROM sessions") == 0
-    store.append("s", (add_turn(999, "other"),), after=sqlite_search.SCANNED, at=1.0)
+    store.append("s", (add_turn(999, "other"),), after=sqlite.SCANNED, at=1.0)
     assert [hit.turn for hit in store.search("s", "other")] == [999]
-    assert asked(store, "SELECT indexed FROM sessions") == sqlite_search.SCANNED + 1
+    assert asked(store, "SELECT indexed FROM sessions") == sqlite.SCANNED + 1
 
 
 def test_the_index_is_used(store: SqliteStore, path: Path) -> None:
@@ -518,7 +518,7 @@ def test_without_fts5_everything_is_scanned(store: SqliteStore, path: Path, monk
     begin_session(store, "s", *(add_turn(index, f"number{index}") for index in range(1, 700)))
     begin_session(store, "t", add_turn(1, "number77"))
     expected = store.search("s", "ber77")
-    monkeypatch.setattr(sqlite_search, "can_index", lambda connection: False)
+    monkeypatch.setattr(sqlite, "can_index", lambda connection: False)
     with closing(SqliteStore(path)) as lacking:
         assert lacking.search("s", "ber77") == expected != []
         lacking.delete("s")

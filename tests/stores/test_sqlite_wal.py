@@ -13,7 +13,7 @@ import pytest
 
 from elision.errors import CorruptError
 from elision.manager import ContextManager
-from elision.stores.sqlite_wal import describe_lost_transactions
+from elision.stores.sqlite_check import describe_lost_transactions
 from elision.stores.store_urls import open_or_replace, open_store
 from tests.manager.agents import make_history
 from tests.manager.damaged_stores import STRATEGY

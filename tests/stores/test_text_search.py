@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.stores.text_search import WIDTH, make_excerpt, split_words
+from elision.stores.store_base import WIDTH, make_excerpt, split_words
 
 
 def test_words_are_runs_of_letters_digits_and_underscores() -> None:

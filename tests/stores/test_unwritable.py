@@ -12,8 +12,8 @@ import pytest
 from elision import ContextManager, Sessions
 from elision.errors import StoreError
 from elision.gateway.worker import Worker
-from elision.stores.disk_checks import MIN_FREE_BYTES, check_disk
 from elision.stores.store import NewSession
+from elision.stores.store_errors import MIN_FREE_BYTES, check_disk
 from elision.stores.store_urls import open_for_reading, open_store
 from tests.gateway.loopback_gateway import make_settings
 from tests.stores.unprivileged import nobody

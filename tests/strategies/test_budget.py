@@ -7,7 +7,7 @@ import math
 import pytest
 
 from elision.errors import SpecError
-from elision.strategies.budget import Budget, apply_learned_window
+from elision.strategies.decision_context import Budget, apply_learned_window
 from elision.trajectory.prices import CacheRules, Prices, Rates
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from elision.engine import make_plain_terms
 from elision.strategies.decision_context import DecisionContext
-from elision.trajectory.token_scale import TokenScale
+from elision.trajectory.tokens import TokenScale
 from tests.properties.builders import begin_session
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from elision.strategies.file_reads import FileRead, edits_exactly, find_file_read, has_exact_edit_tool
+from elision.strategies.folding import FileRead, edits_exactly, find_file_read, has_exact_edit_tool
 from elision.testing.builders import call, result, turn
 from elision.trajectory.turn import Action, Head
 

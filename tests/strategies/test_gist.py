@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.gist import _LINES_READ, write_gist
-from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.gist import _LINES_READ, KnownIdentifiers, write_gist
 from elision.trajectory.items import find_items
 from elision.trajectory.tokens import make_counter
 from tests.properties.builders import head, long_text, turn

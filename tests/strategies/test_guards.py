@@ -15,7 +15,7 @@ from elision.errors import SpecError
 from elision.formats.registry import read_runs
 from elision.strategies.guards import REPEAT_TURNS, Guards, RunWatch, is_failure
 from elision.trajectory.content import Opaque
-from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Observation, Turn
 from tests.properties.builders import call, result, step, steps, turn, user

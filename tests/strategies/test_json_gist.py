@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elision.strategies.gist import write_gist
-from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.gist import KnownIdentifiers, write_gist
 from elision.trajectory.tokens import make_counter
 from tests.claims.checks import find_misplaced_values
 from tests.claims.hidden_results import HiddenResult

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.gist import KnownIdentifiers
 from tests.properties.builders import call, head, result, turn, user
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.strategies.numbered_lines import LineNumber, split_lines
+from elision.strategies.repeated_lines import LineNumber, split_lines
 from tests.strategies.unfolding import cut_number
 
 CODE = ("def run(self):", "    return 1", "", "class Other:")

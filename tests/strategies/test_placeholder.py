@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.strategies.extractors import BUILT_IN, Outcome
-from elision.strategies.known_identifiers import KnownIdentifiers
-from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
-from elision.strategies.placeholder_template import TEMPLATE_FIELDS
+from elision.strategies.gist import KnownIdentifiers
+from elision.strategies.placeholder import PUBLISHED_TEXT, TEMPLATE_FIELDS, Placeholders
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.turn import Observation
 from tests.properties.builders import call, long_text, result, step, turn

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elision.errors import SpecError
 from elision.strategies.masking import Masking
-from elision.strategies.placeholder_template import TEMPLATE_FIELDS, parse_template
+from elision.strategies.placeholder import TEMPLATE_FIELDS, parse_template
 from elision.strategies.spec import describe_strategy, parse_strategy
 
 _ANY = st.characters(exclude_categories=())

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elision.strategies import repeated_lines
-from elision.strategies.fold_references import SourceNames, name_turn, write_reference
-from elision.strategies.repeated_lines import (
-    LineIndex,
-    fold_observation,
-    fold_text,
-    keep_saving_runs,
-)
+from elision.strategies.fold_ledger import SourceNames, name_turn, write_reference
+from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text, keep_saving_runs
 from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
 from tests.strategies.unfolding import unfold_text

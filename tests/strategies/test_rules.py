@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elision.errors import SpecError
-from elision.strategies.rules import Rule, RuleTable
+from elision.strategies.selectors import Rule, RuleTable
 from elision.trajectory.turn import Action, Observation, Turn
 from tests.properties.builders import call, find_mask_calls, head, long_text, result, run_session, step, steps, turn
 

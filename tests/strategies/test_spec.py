@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SpecError
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.hybrid import Hybrid
 from elision.strategies.masking import Masking
-from elision.strategies.presets import PRESET_GUARDS, PRESETS
 from elision.strategies.raw import Raw
-from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
+from elision.strategies.selectors import Rule
 from elision.strategies.spec import (
+    PRESET_GUARDS,
+    PRESETS,
     SCHEDULES,
     STRATEGIES,
     describe_strategy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.summary_cost import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, choose_summary_call
+from elision.strategies.cost_estimation import BLOCK_TOKENS, INSTRUCTION_TOKENS, SummaryCall, choose_summary_call
 from elision.summarizers.prompt import build_prompt
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_table import load_price_table

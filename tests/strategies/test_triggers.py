@@ -13,7 +13,7 @@ from elision.errors import SummaryError
 from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule, Schedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import PassDecided, SummaryFailed, UsageReported
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from elision.lab.study_settings import StudySettings, parse_candidates
 from elision.study.manifest import Shard
-from elision.study.shard_work import ReplayWork, ShardTask
+from elision.study.run_sample import describe_settings, prepare_study
+from elision.study.shard_runner import ReplayWork, ShardTask
 from elision.study.study_folder import StudyFolder, StudyPlan
-from elision.study.study_setup import describe_settings, prepare_study
 from elision.trajectory.price_lookup import find_price_set
 
 STRATEGIES = ("raw", "masking(window=2, schedule=every-turn)", "summarization(every=6, tail=2)")

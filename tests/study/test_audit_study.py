@@ -10,13 +10,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from elision.audit.advice import list_advice
 from elision.audit.audit_report import AuditReport
+from elision.audit.audit_wording import list_advice
 from elision.audit.log_audit import audit_logs
 from elision.study.audit_study import AuditWork, build_audit
-from elision.study.shard_work import ShardTask
+from elision.study.run_sample import prepare_study
+from elision.study.shard_runner import ShardTask
 from elision.study.study_folder import StudyFolder
-from elision.study.study_setup import prepare_study
 from elision.study.study_tables import open_study
 from tests.cli.in_process import run_elision
 from tests.cli.test_calibration import BILLS, session

@@ -18,13 +18,7 @@ from elision.errors import OutputError, SpecError
 from elision.study.manifest import RunFacts, Shard
 from elision.study.row_schema import ROWS
 from elision.study.run_sample import Samples
-from elision.study.shard_runner import (
-    RunnerProgress,
-    find_missing_shards,
-    make_engine,
-    run_shards,
-)
-from elision.study.shard_work import ShardTask
+from elision.study.shard_runner import RunnerProgress, ShardTask, find_missing_shards, make_engine, run_shards
 from elision.study.study_folder import StudyFolder, StudyPlan
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.soak import sample_cases

@@ -19,7 +19,7 @@ from elision.lab.study import run_study
 from elision.study.manifest import RunFacts
 from elision.study.row_schema import COLUMNS, ROWS, decode_row
 from elision.study.run_sample import Samples
-from elision.study.shard_work import ReplayWork, ShardTask
+from elision.study.shard_runner import ReplayWork, ShardTask
 from elision.trajectory.trajectory import Problem, Trajectory
 from tests.study.made_runs import SETTINGS, make_messages, make_task, prepare, read_rows, write_runs
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from elision.errors import SettingError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
-from elision.summarizers.answer_cache import AnswerCache, CachedEndpoint, find_default_folder
-from elision.summarizers.endpoints import EndpointRequest
+from elision.summarizers.endpoints import AnswerCache, CachedEndpoint, EndpointRequest, find_default_folder
 from elision.trajectory.plan import LivePrefix
 from elision.trajectory.usage import Usage
 

@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from elision.summarizers.attempts import NO_OUTPUT, Attempt, count_failures, parse_attempt, rank_attempts, update_ledger
+from elision.summarizers.call_lines import (
+    NO_OUTPUT,
+    Attempt,
+    count_failures,
+    parse_attempt,
+    rank_attempts,
+    update_ledger,
+)
 from tests.summarizers.turns import make_turn
 
 

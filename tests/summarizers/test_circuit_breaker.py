@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.summarizers.circuit_breaker import CircuitBreaker
+from elision.summarizers.summary_acceptance import CircuitBreaker
 
 
 def test_waits_grow_and_the_circuit_opens() -> None:

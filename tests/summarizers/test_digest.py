@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.summarizers.attempts import count_failures
+from elision.summarizers.call_lines import count_failures
 from elision.summarizers.digest import count_source_tokens, merge_record, parse_digest, write_digest
 from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.items import find_items

@@ -9,7 +9,7 @@ import pytest
 from elision.errors import MissingExtra, SpecError, SummaryError
 from elision.summarizers.factory import DigestSummarizer, make_summarizer
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer
-from elision.summarizers.prompt_template import SummaryPrompt
+from elision.summarizers.prompt import SummaryPrompt
 from elision.testing.request_checks import find_problems
 from tests.summarizers.scripted_server import Reply, reply_chat, reply_claude, reply_error, serve_script
 from tests.summarizers.turns import make_filler_turn, make_request, make_turn

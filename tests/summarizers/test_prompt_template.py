@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.errors import SettingError
-from elision.summarizers.prompt import INSTRUCTIONS, build_extension, build_prompt
-from elision.summarizers.prompt_template import EXAMPLE, LARGEST_FILE, MARKERS, SummaryPrompt, load_prompt
+from elision.summarizers.prompt import (
+    EXAMPLE,
+    INSTRUCTIONS,
+    LARGEST_FILE,
+    MARKERS,
+    SummaryPrompt,
+    build_extension,
+    build_prompt,
+    load_prompt,
+)
 from elision.summarizers.summary_checks import find_problem
 from elision.trajectory.plan import LivePrefix
 from elision.trajectory.tokens import make_counter

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elision.errors import SummaryError
-from elision.summarizers.summary_result import SummaryResult, has_sound_usage, parse_answer
+from elision.summarizers.summary_checks import SummaryResult, has_sound_usage, parse_answer
 
 GOOD = SummaryResult(text="They were done.", input=900, cached=100, output=20, usd=0.5, covers=3, seconds=1.5)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from elision.engine import Log
 from elision.strategies.guards import Guards
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
-from elision.trajectory.stop import Stop, StopHint
+from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.turn import Turn
 from tests.properties.builders import run_session
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from elision.manager import ContextManager
-from elision.telemetry.percent import format_signed, format_signed_percent
+from elision.telemetry.context_report import format_signed, format_signed_percent
 from tests.cli import stored
 
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elision.manager.call_diagnostics import build_failed_diagnostics
-from elision.telemetry import metric_table, samples
+from elision.telemetry import metric_table
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault
-from elision.telemetry.metric_table import LABELS, MAX_MODELS, OTHER_LABEL
-from elision.telemetry.samples import PassCollector, Sample, Sampler
+from elision.telemetry.metric_table import LABELS, MAX_MODELS, OTHER_LABEL, PassCollector, Sample, Sampler
 from tests.properties.builders import steps
 from tests.telemetry.sample_passes import FULL, QUIET, any_pass, make_later, run_passes
 
@@ -136,7 +135,7 @@ def test_names_of_models_are_bounded() -> None:
     """Whatever the length of a model's name, its label is short and printable; `other` takes no room."""
     reader = Sampler()
     for name, label in (
-        ("x\ny" + "z" * 1_000_000, "x?y" + "z" * (samples.MAX_NAME_LENGTH - 3)),
+        ("x\ny" + "z" * 1_000_000, "x?y" + "z" * (metric_table.MAX_NAME_LENGTH - 3)),
         (OTHER_LABEL, OTHER_LABEL),
     ):
         told = reader.sample_pass(replace(QUIET, model=name))
@@ -146,7 +145,7 @@ def test_names_of_models_are_bounded() -> None:
 
 def test_sessions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of sessions is bounded; the one that was quiet for longest goes first."""
-    monkeypatch.setattr(samples, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(metric_table, "MAX_SESSIONS", 2)
     reader = Sampler()
     for name in ("a", "b", "a", "c"):
         reader.sample_pass(replace(FULL, session=name, branch=name))

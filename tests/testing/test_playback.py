@@ -15,7 +15,7 @@ from elision.gateway import upstream
 from elision.providers.provider import Api
 from elision.testing import playback
 from elision.testing.builders import commands, step, trajectory, turn
-from elision.testing.faults import Broken, Cut, Garbled, Refused, Slow
+from elision.testing.exchange import Broken, Cut, Garbled, Refused, Slow
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import RESPONSE_FORMATS, Terms

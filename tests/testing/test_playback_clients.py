@@ -14,7 +14,7 @@ from google.genai import types
 
 from elision.providers.provider import Api
 from elision.testing.builders import step, trajectory, turn
-from elision.testing.faults import Broken, Cut, Refused
+from elision.testing.exchange import Broken, Cut, Refused
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms

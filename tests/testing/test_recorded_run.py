@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 from elision.providers.shared.json_reading import AssistantMessage
 from elision.testing.builders import call, result, step, trajectory, turn
 from elision.testing.parsed_request import ParsedRequest
-from elision.testing.recorded_run import ENDING_TEXT, SILENT_TEXT, RecordedReply, RecordedRun, make_assistant_message
-from elision.testing.run_index import RunIndex
+from elision.testing.recorded_run import (
+    ENDING_TEXT,
+    SILENT_TEXT,
+    RecordedReply,
+    RecordedRun,
+    RunIndex,
+    make_assistant_message,
+)
 from elision.trajectory.trajectory import Trajectory
 from tests.properties.trajectories import trajectories
 

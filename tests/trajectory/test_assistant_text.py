@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from elision.trajectory.assistant_text import join_argument_text, join_assistant_text
 from elision.trajectory.content import make_content
+from elision.trajectory.trajectory import join_argument_text, join_assistant_text
 from elision.trajectory.turn import Action, Observation, Turn
 
 

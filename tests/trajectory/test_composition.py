@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from elision.testing.builders import call, long_text, result, step, turn, user
-from elision.trajectory.composition import TokenComposition, measure_head, measure_turn
+from elision.trajectory.trajectory import TokenComposition, measure_head, measure_turn
 from elision.trajectory.turn import Action, Turn
 from elision.trajectory.usage import Usage
 from tests.properties.builders import SIZER, run_session

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from elision.trajectory.constraints import (
+from elision.trajectory.summary_block import (
     LONGEST_CONSTRAINT,
     Constraint,
     choose_current_constraints,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.encodable import make_encodable, remove_controls
+from elision.trajectory.foreign_text import make_encodable, remove_controls
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from elision.errors import CorruptError, StoreError
 from elision.trajectory.content import Text
-from elision.trajectory.event_json import RECORD_VERSION, decode_event, encode_event
 from elision.trajectory.events import (
+    RECORD_VERSION,
     Event,
     HeadSet,
     ObservationRecalled,
@@ -25,6 +25,8 @@ from elision.trajectory.events import (
     TurnsDropped,
     UsageReported,
     WindowLearned,
+    decode_event,
+    encode_event,
 )
 from elision.trajectory.plan import Edit, FoldedRun, Gutter, Summary
 from elision.trajectory.turn import Action, Head, Observation, Turn

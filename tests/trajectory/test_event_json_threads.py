@@ -8,7 +8,7 @@ import sys
 #: Decodes events in 16 threads as the first thing that a process does, and prints which annotations are read then.
 _PROGRAM = """
 import sys, threading
-from elision.trajectory.event_json import decode_event, encode_event
+from elision.trajectory.events import decode_event, encode_event
 from elision.trajectory.events import HeadSet, PassDecided, RequestSent, TurnAdded, UsageReported
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Head, Observation, Turn

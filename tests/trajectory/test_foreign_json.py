@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.foreign_json import parse_json, parse_object
+from elision.trajectory.foreign_text import parse_json, parse_object
 
 
 @pytest.mark.parametrize(

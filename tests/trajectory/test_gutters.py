@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.gutters import strip_gutters
-from elision.trajectory.items import find_items
+from elision.trajectory.items import find_items, strip_gutters
 
 CODE = ("def run_it(self):", "    return self.result_of", "", "class Other:")
 

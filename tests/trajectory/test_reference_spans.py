@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from elision.trajectory.plan import Edit, FoldedRun, Key
-from elision.trajectory.reference_spans import find_end, list_spans, lower_end, raise_end
+from elision.trajectory.plan import Edit, FoldedRun, Key, find_end, list_spans, lower_end, raise_end
 
 
 def fold(key: Key, *sources: Key) -> Edit:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from elision.trajectory.constraints import Constraint
 from elision.trajectory.content import make_content
 from elision.trajectory.summary_block import (
     FRAME_TOKENS,
+    Constraint,
     choose_kept_interjections,
     format_summary_block,
     quote_older_words,

@@ -6,7 +6,7 @@ import pytest
 
 from elision.trajectory.content import Text
 from elision.trajectory.events import HeadSet, SessionOpened
-from elision.trajectory.task_text import find_task, read_task
+from elision.trajectory.trajectory import find_task, read_task
 from elision.trajectory.turn import Head, Message
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.strategies.extractors import truncation
-from elision.trajectory import text_pieces
-from elision.trajectory.text_pieces import digest_text, encode_pieces, iter_line_matches, search_pieces, split_text
+from elision.strategies.extractors import command
+from elision.trajectory import foreign_text
+from elision.trajectory.foreign_text import digest_text, encode_pieces, iter_line_matches, search_pieces, split_text
 
 #: Characters of a piece in these tests.
 SMALL = 5
@@ -20,7 +20,7 @@ TEXTS = st.text(alphabet="ab\n é中😀\ud83d", max_size=40)
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_pieces, "PIECE", SMALL)
+    monkeypatch.setattr(foreign_text, "PIECE", SMALL)
     monkeypatch.setattr(split_text, "__defaults__", (SMALL,))
 
 
@@ -46,8 +46,8 @@ def test_a_search_finds_what_a_search_of_the_whole_finds(text: str, expression: 
 @pytest.mark.parametrize("at", range(3 * SMALL))
 def test_a_mark_of_truncation_is_found_wherever_it_stands(at: int) -> None:
     """Across the edges of pieces."""
-    assert truncation.qualify_count("3 matches", "x" * at + "[120 lines omitted]\n" + "y" * 9) == "shown: 3 matches"
-    assert truncation.qualify_count("3 matches", "x" * at + "[120 lines]\n" + "y" * 9) == "3 matches"
+    assert command.qualify_count("3 matches", "x" * at + "[120 lines omitted]\n" + "y" * 9) == "shown: 3 matches"
+    assert command.qualify_count("3 matches", "x" * at + "[120 lines]\n" + "y" * 9) == "3 matches"
 
 
 @given(TEXTS, st.integers(0, 5))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.text_protocol import choose_observation_role, find_action
+from elision.trajectory.turn import choose_observation_role, find_action
 from tests.work import assert_linear
 
 FENCE = "```"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.token_scale import GROWN_TOKENS, UNSEEN_TOKENS, TokenScale
+from elision.trajectory.tokens import GROWN_TOKENS, UNSEEN_TOKENS, TokenScale
 
 
 def grown(factor: float, unseen: int = 0) -> TokenScale:

@@ -9,7 +9,7 @@ import pytest
 from elision.errors import PriceError
 from elision.trajectory.price_lookup import LONGEST_NAME, find_price_set, find_prices, find_tokenizer
 from elision.trajectory.price_table import load_price_table, parse_price_table
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.tokens import OURS, Tokenizer
 
 DAY = date(2026, 11, 20)
 

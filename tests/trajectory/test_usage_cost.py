@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_lookup import cost_reported_usage, find_prices
 from elision.trajectory.usage import ModelUsage, Usage
-from elision.trajectory.usage_cost import cost_reported_usage
 
 SONNET = find_prices("claude-sonnet-4-6")
 

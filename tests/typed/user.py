@@ -9,8 +9,7 @@ from elision import Advanced, ContextManager, ContextView, Guards, open_store
 from elision.stores.store import Hit
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
-from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.stop import Stop
+from elision.trajectory.plan import Stop, SummaryRequest
 from elision.trajectory.turn import Turn
 from elision.turns import TurnsSummary, hybrid, mask, summarize
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from elision.config import Settings, load_settings
-from elision.gateway.gateway_thread import GatewayThread
+from elision.gateway.server import GatewayThread
 from elision.gateway.settings import gateway_settings
 from elision.manager import ContextManager
 from elision.wrap.findings import SetupFinding, collect_findings

@@ -6,7 +6,7 @@ import pytest
 
 from elision.config import load_settings
 from elision.errors import ElisionError
-from elision.wrap.gateway_finder import find_gateway_in_use, is_address, is_gateway, read_upstreams, strip_path
+from elision.wrap.findings import find_gateway_in_use, is_address, is_gateway, read_upstreams, strip_path
 
 BROKEN = ["http://127.0.0.1:notaport/v1", "http://127.0.0.1:99999", "http://[::1", "no url", "file:///etc/passwd", "/"]
 

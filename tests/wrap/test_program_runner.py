@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from elision.errors import ElisionError
-from elision.wrap.program_runner import run_program
+from elision.wrap.launch_plan import run_program
 from tests.wrap.wrapped import TIMEOUT_SECONDS
 
 #: Runs `run_program` on a program's text, in a session whose terminal is standard input.
 _RUNNER = """\
 import os, sys
-from elision.wrap.program_runner import run_program
+from elision.wrap.launch_plan import run_program
 if os.isatty(0):
     os.open(os.ttyname(0), os.O_RDWR)
 sys.exit(run_program([sys.executable, "-c", sys.argv[1]], os.environ))

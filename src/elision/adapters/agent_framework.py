@@ -29,8 +29,7 @@ from elision.adapters.guarded_calls import (  # noqa: E402
     SessionOwner,
     list_recall_definitions,
 )
-from elision.adapters.mirror import Mirror, PlainMessage  # noqa: E402
-from elision.adapters.plain_text import dump_value  # noqa: E402
+from elision.adapters.mirror import Mirror, PlainMessage, dump_value  # noqa: E402
 from elision.manager.context_options import ContextOptions  # noqa: E402
 from elision.manager.session_pool import Sessions  # noqa: E402
 from elision.strategies.strategy import Strategy  # noqa: E402

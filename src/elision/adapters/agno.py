@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from elision.adapters.frameworks import check_framework
-from elision.adapters.guarded_calls import CallDescription, GuardedCall, GuardedCalls, SessionOwner
-from elision.adapters.typed_overflow import state_overflow
+from elision.adapters.guarded_calls import CallDescription, GuardedCall, GuardedCalls, SessionOwner, state_overflow
 
 check_framework("agno", "3.0.0", "agno")
 

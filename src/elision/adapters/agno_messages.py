@@ -13,7 +13,6 @@ from typing import Any, Final
 from agno.models.message import Message
 from agno.tools.function import Function
 
-from elision.adapters.anthropic_tools import make_anthropic_tool
 from elision.adapters.guarded_calls import (
     CallDescription,
     GuardedCall,
@@ -22,7 +21,7 @@ from elision.adapters.guarded_calls import (
     RequestParts,
     list_recall_definitions,
 )
-from elision.adapters.mirror import Mirror, PlainMessage
+from elision.adapters.mirror import Mirror, PlainMessage, make_anthropic_tool
 from elision.trajectory.usage import Usage
 
 #: Packages of Agno whose Claude is another service's.

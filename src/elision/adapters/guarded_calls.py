@@ -9,6 +9,10 @@ except FrameworkOverflow as error:
         raise
     response = send(call.messages)
 call.record(Usage.from_inclusive(prompt=…, output=…))
+
+Overflows that a framework knows by the type of its error, whatever the provider wrote in it.
+
+The options of an adapter that nobody writes code for: those of the environment and elision.toml.
 """
 
 from __future__ import annotations
@@ -22,13 +26,14 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Never, Self, TypedDict, TypeVar, Unpack
 
 from elision.adapters.mirror import Mirror, MirroredMessages
+from elision.config import load_settings
 from elision.errors import ElisionError, SettingError, SpecError
-from elision.manager.advanced_options import CacheControl
+from elision.manager.advanced_options import CacheControl, gather_options
 from elision.manager.agent_call import AgentCall
 from elision.manager.context import ContextManager
 from elision.manager.context_options import ContextOptions, check_positions
 from elision.manager.context_view import ContextView
-from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS
+from elision.manager.recall_tools import RECALL_TOOL_DEFINITIONS
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
 
@@ -330,3 +335,25 @@ def _log_fault(name: str, error: Exception) -> None:
         _log.error("Elision failed in session %r; the agent continues without it: %s", shown, str(error)[:_SHOWN_ERROR])
     else:
         _log.exception("Elision failed in session %r; the agent continues without it", shown)
+
+
+def state_overflow(error: object) -> Exception:
+    """Return an error for `GuardedCall.retry` that says that the prompt was too long, with the text of `error`.
+
+    error: the framework's own error, or what else it has of the provider's words: their numbers are read.
+    """
+    return ValueError(f"context window exceeded: {error}")
+
+
+def read_pool_options(environment: Mapping[str, str], **defaults: Any) -> dict[str, Any]:
+    """Return strategy and options for an adapter. defaults: settings that count unless the environment has them.
+
+    Raises SettingError, which names the place and the remedy.
+    """
+    found = load_settings(environment, None)
+    options: dict[str, Any] = {**found.options(), "redaction": found.redaction}
+    for name, value in defaults.items():
+        if f"AGENT_CONTEXT_{name.upper()}" not in environment:
+            options[name] = value
+    del options["session"]
+    return gather_options(options)

@@ -37,10 +37,9 @@ from elision.adapters.guarded_calls import (  # noqa: E402
     RequestParts,
     SessionOwner,
     list_recall_definitions,
+    state_overflow,
 )
-from elision.adapters.mirror import Mirror, PlainMessage  # noqa: E402
-from elision.adapters.plain_text import dump_value  # noqa: E402
-from elision.adapters.typed_overflow import state_overflow  # noqa: E402
+from elision.adapters.mirror import Mirror, PlainMessage, dump_value  # noqa: E402
 from elision.trajectory.usage import Usage  # noqa: E402
 
 #: The session of the agent that runs: its tools are called after its model, in the same context.

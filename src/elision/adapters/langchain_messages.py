@@ -22,7 +22,6 @@ from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.prebuilt import ToolRuntime
 
-from elision.adapters.anthropic_tools import make_anthropic_tool
 from elision.adapters.guarded_calls import (
     CallDescription,
     GuardedCall,
@@ -31,7 +30,7 @@ from elision.adapters.guarded_calls import (
     RequestParts,
     list_recall_definitions,
 )
-from elision.adapters.mirror import Mirror, PlainMessage
+from elision.adapters.mirror import Mirror, PlainMessage, make_anthropic_tool
 
 _ROLES: Final = (
     (HumanMessage, "user"),

@@ -13,14 +13,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, Never, Unpack
 
-from elision.adapters.env_options import read_pool_options
 from elision.adapters.frameworks import check_framework
-from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner
+from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner, read_pool_options
 from elision.manager.advanced_options import CacheControl
 from elision.manager.context_options import ContextOptions
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
-from elision.trajectory.recall_names import OWN_TOOLS
+from elision.trajectory.tool_definitions import OWN_TOOLS
 
 check_framework("litellm", "1.68.2", "litellm")
 

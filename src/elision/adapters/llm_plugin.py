@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from elision.adapters.env_options import read_pool_options
+from elision.adapters.guarded_calls import read_pool_options
 from elision.manager.advanced_options import CacheControl
 from elision.manager.context import ContextManager
 from elision.manager.session_pool import Sessions

@@ -17,7 +17,7 @@ from elision.adapters.guarded_calls import SessionOwner
 from elision.errors import SettingError
 from elision.manager.advanced_options import ADVANCED_NAMES, CACHE_NAMES, gather_options
 from elision.manager.context_options import ContextOptions
-from elision.manager.recall_definitions import RECALL_TOOL_DEFINITIONS, define_recall_tools
+from elision.manager.recall_tools import RECALL_TOOL_DEFINITIONS, define_recall_tools
 from elision.manager.session_pool import Sessions
 
 check_framework("mini-swe-agent", "2.0.0", "mini-swe-agent")

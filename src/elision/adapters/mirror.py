@@ -6,10 +6,16 @@
     send(mirrored.restore(view))
 
 What the view left unchanged is restored as the very object that the framework gave. Nothing that it gave is modified.
+
+Tool definitions of OpenAI's shape, in which many frameworks hold them, as Anthropic takes them.
+
+Values of frameworks as text, for messages that Elision reads.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -112,3 +118,28 @@ def read_message_text(message: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return join_lines(text_in(block.get("text")) for block in mappings_in(content))
+
+
+def make_anthropic_tool(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a function's definition in Anthropic's shape; any other definition is returned as it is."""
+    function = definition.get("function")
+    if not isinstance(function, Mapping):
+        return dict(definition)
+    made = {"name": function["name"], "description": function.get("description") or ""}
+    return {**made, "input_schema": function.get("parameters") or {"type": "object"}}
+
+
+def dump_value(value: object) -> str:
+    """Return `value` as text: a string itself, all else as JSON.
+
+    Bytes become their length and digest, what JSON does not know its `repr`.
+    """
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=_describe_value)
+
+
+def _describe_value(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return f"{len(value)} bytes, sha256 {hashlib.sha256(value).hexdigest()[:16]}"
+    return repr(value)

@@ -20,8 +20,7 @@ from elision.adapters.guarded_calls import (
     SessionOwner,
     list_recall_definitions,
 )
-from elision.adapters.mirror import Mirror, PlainMessage
-from elision.adapters.plain_text import dump_value
+from elision.adapters.mirror import Mirror, PlainMessage, dump_value
 from elision.errors import SettingError
 from elision.trajectory.usage import Usage
 

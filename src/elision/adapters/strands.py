@@ -24,10 +24,9 @@ from elision.adapters.guarded_calls import (  # noqa: E402
     RequestParts,
     SessionOwner,
     list_recall_definitions,
+    state_overflow,
 )
-from elision.adapters.mirror import Mirror, PlainMessage  # noqa: E402
-from elision.adapters.plain_text import dump_value  # noqa: E402
-from elision.adapters.typed_overflow import state_overflow  # noqa: E402
+from elision.adapters.mirror import Mirror, PlainMessage, dump_value  # noqa: E402
 from elision.manager.context_options import ContextOptions  # noqa: E402
 from elision.manager.context_view import ContextView  # noqa: E402
 from elision.manager.session_pool import Sessions  # noqa: E402

@@ -1,11 +1,9 @@
 """A whole agent on top of the context manager: `run_agent(llm, environment, task, context)`."""
 
-from elision.agent.environment import ActionResult, Context, Environment, Tool
-from elision.agent.http_models import AnthropicModel, OpenAIModel
+from elision.agent.environment import ActionResult, Context, Environment, Shell, Tool
 from elision.agent.loop import run_agent
-from elision.agent.model import Model, ModelAnswer, ModelError, Prompt, RetryPolicy
+from elision.agent.model import AnthropicModel, Model, ModelAnswer, ModelError, OpenAIModel, Prompt, RetryPolicy
 from elision.agent.run_report import RunReport, RunResult, Step
-from elision.agent.shell_environment import Shell
 
 __all__ = [
     "ActionResult",

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from elision.audit.advice import list_advice
 from elision.audit.audit_report import LISTED_FINDINGS, AuditReport, compare_bills
 from elision.audit.audit_wording import (
     READER_COLUMNS,
     describe_finding,
     describe_recorded_bill,
     describe_saving,
+    list_advice,
     list_audit_notes,
     list_reader_cells,
     list_saving_rows,
@@ -38,7 +38,7 @@ from elision.lab.report.report import (
     TableRow,
     Words,
 )
-from elision.telemetry.percent import format_signed_percent
+from elision.telemetry.context_report import format_signed_percent
 from elision.trajectory.run_roles import ROLE_TITLES
 
 #: Calls that a terminal lists.

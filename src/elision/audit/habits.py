@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 from elision.audit.cause_table import CauseTotal
 from elision.audit.prompt_content import RESULT_KINDS
 from elision.lab.recorded_requests import RecordedRequest
-from elision.strategies.file_reads import find_file_read
+from elision.strategies.folding import find_file_read
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Action, Turn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from elision.audit.audit_report import AuditReport
+from elision.audit.audit_report import AuditReport, SavingEstimate, estimate_saving
 from elision.audit.run_partition import (
     AuditedRun,
     CallSignature,
@@ -13,7 +13,6 @@ from elision.audit.run_partition import (
     find_list_prices,
     partition_run,
 )
-from elision.audit.saving_estimate import SavingEstimate, estimate_saving
 from elision.errors import FormatError
 from elision.formats.registry import read_runs
 from elision.trajectory.tokens import Sizer, make_counter

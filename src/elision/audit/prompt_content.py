@@ -14,12 +14,11 @@ from typing import Any, Final
 from elision.audit.cause_table import Cause
 from elision.lab.evidence import collect_evidence
 from elision.lab.recorded_requests import RecordedRequest
-from elision.trajectory.assistant_text import join_assistant_text
-from elision.trajectory.gutters import strip_gutters
+from elision.trajectory.items import strip_gutters
 from elision.trajectory.plan import Key
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.tool_definitions import get_tool_name, list_tools
-from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import Trajectory, join_assistant_text
 from elision.trajectory.turn import Head, Observation, Turn
 from elision.trajectory.view import Segment, SegmentKind, Track, View
 

@@ -58,8 +58,7 @@ def audit(
     # Slow to import, and help needs none of it.
     from elision.audit.bill_report import build_bill_report
     from elision.audit.log_audit import audit_logs
-    from elision.cli.console import ProgressMeter
-    from elision.cli.outputs import check_outputs, make_provenance
+    from elision.cli.outputs import ProgressMeter, check_outputs, make_provenance
     from elision.lab.report.figures import format_plural
 
     if not study.out and (study.workers or study.shard):

@@ -11,8 +11,8 @@ from elision.cli.options import Jobs, Output
 from elision.errors import SettingError, SpecError
 
 if TYPE_CHECKING:
-    from elision.testing.loop.knobs import Knobs
     from elision.testing.loop.loop_study import LiveModel
+    from elision.testing.loop.task_plan import Knobs
 
 
 def closed_loop(
@@ -65,8 +65,7 @@ def closed_loop(
     from elision.cli.outputs import check_outputs, replace_file
     from elision.lab.report.report import Sentence
     from elision.testing.loop.closed_loop import FAMILIES, Variant
-    from elision.testing.loop.closed_loop_chart import render_chart
-    from elision.testing.loop.comparison import format_comparisons
+    from elision.testing.loop.comparison import format_comparisons, render_chart
     from elision.testing.loop.loop_study import (
         PRICES,
         VARIANTS,
@@ -106,7 +105,7 @@ def _open_model(
     text: str, base_url: str, key_variable: str, budget: float | None, rows: Path | None, knobs: Knobs
 ) -> LiveModel:
     """Return the model and the file of its runs. Raises SettingError."""
-    from elision.agent.http_models import AnthropicModel, OpenAIModel
+    from elision.agent.model import AnthropicModel, OpenAIModel
     from elision.providers.provider_table import PROVIDERS
     from elision.testing.loop.live_runs import RunFile
     from elision.testing.loop.loop_study import LiveModel

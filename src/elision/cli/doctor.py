@@ -65,7 +65,7 @@ def doctor(
 
 def _build_table(findings: list[SetupFinding]) -> Table:
     from elision.lab.report.report import Column, Table, TableRow, Words
-    from elision.trajectory.control_characters import escape_controls
+    from elision.trajectory.foreign_text import escape_controls
 
     columns = [Column("looked at"), Column("", 2, "left"), Column("found", 1, "wrap")]
     rows = []

@@ -17,7 +17,7 @@ from elision.lab.results import prices_json
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.price_table import PriceEntry, load_price_table
 from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.tokens import OURS, Tokenizer
 
 _LEGEND: Final = (
     "In the environment: ELISION_NAME or AGENT_CONTEXT_NAME. In elision.toml or [tool.elision]: name; gateway_name is "

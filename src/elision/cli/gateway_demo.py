@@ -33,8 +33,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from elision.cli.console import open_console
 from elision.cli.options import Output
+from elision.cli.outputs import open_console
 from elision.errors import MissingExtra
 from elision.formats.registry import read_runs
 from elision.lab.report.figures import format_share
@@ -62,7 +62,7 @@ def run_gateway_demo(runs: Path, folder: Path | None, output: Output, *, stays: 
     """
     if any(find_spec(name) is None for name in ("starlette", "uvicorn", "aiohttp")):
         raise MissingExtra("elision demo --gateway", "gateway")
-    from elision.gateway.gateway_thread import GatewayThread
+    from elision.gateway.server import GatewayThread
     from elision.gateway.settings import gateway_settings
     from elision.testing.playback import Playback
     from elision.testing.recorded_provider import Terms

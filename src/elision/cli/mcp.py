@@ -69,8 +69,7 @@ def mcp(
 
     from elision.config import load_settings
     from elision.manager.session_history import add_plateau_guard
-    from elision.mcp.session_scope import SessionScope
-    from elision.mcp.stored_sessions import StoredSessions
+    from elision.mcp.stored_sessions import SessionScope, StoredSessions
     from elision.stores.store_urls import open_for_reading
     from elision.trajectory.tokens import Sizer, make_counter
 

@@ -126,7 +126,7 @@ class Output:
     @property
     def notes(self) -> Console:
         """Return the console on standard error, for progress and notes; with --quiet it prints nothing."""
-        from elision.cli.console import open_console
+        from elision.cli.outputs import open_console
 
         return open_console(is_stderr=True, quiet=self.quiet)
 
@@ -178,7 +178,7 @@ class Output:
         from elision.config import load_settings
         from elision.config.setting_readers import conceal_password
         from elision.stores.store_urls import locate_store
-        from elision.trajectory.control_characters import escape_controls
+        from elision.trajectory.foreign_text import escape_controls
 
         located = locate_store(url or load_settings().store)
         self.note(f"store: {escape_controls(conceal_password(located))}", "dim")

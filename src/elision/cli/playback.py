@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from elision.cli.declarations import Option
 from elision.cli.options import Output, Paths
 from elision.errors import FormatError
-from elision.trajectory.control_characters import escape_controls
+from elision.trajectory.foreign_text import escape_controls
 
 if TYPE_CHECKING:
     from elision.lab.report.report import Table
@@ -35,7 +35,7 @@ def playback(
     name selects the run, or else the task does. Ctrl-C stops the server.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import exit_on_reader_bug
+    from elision.cli.outputs import exit_on_reader_bug
     from elision.lab.report.report import Sentence
 
     runs, problems = _load_runs(paths, output)

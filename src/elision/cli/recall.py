@@ -11,7 +11,7 @@ import click
 from elision.cli.declarations import Argument, Option
 from elision.cli.options import Output, SessionName, StoreUrl
 from elision.errors import SettingError, UnknownHandle
-from elision.trajectory.control_characters import make_visible
+from elision.trajectory.foreign_text import make_visible
 
 if TYPE_CHECKING:
     from elision.lab.report.report import Sentence, Words
@@ -105,7 +105,7 @@ def _find_observation(
 ) -> tuple[str, list[str]]:
     """What stands under a handle, as the agent's own recall finds it, and the kinds of what is no text in it."""
     from elision.cli.session_names import format_session_name
-    from elision.manager.lineage import trace_stored_turn
+    from elision.manager.branch import trace_stored_turn
     from elision.manager.observation_text import find_text, format_handle, parse_handle
     from elision.trajectory.content import Opaque
 

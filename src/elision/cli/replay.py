@@ -130,8 +130,13 @@ def replay(
         return
     # Slow to import, and help needs none of it.
     from elision.cli.outputs import check_outputs
-    from elision.lab.run_loading import load_runs, set_recorded_windows
-    from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
+    from elision.lab.run_loading import (
+        describe_prices_of,
+        list_model_uses,
+        list_recorded_models,
+        load_runs,
+        set_recorded_windows,
+    )
     from elision.lab.study_settings import StudySettings, parse_candidates
     from elision.providers.provider_table import find_provider
 
@@ -198,7 +203,7 @@ def _report_stored_study(
     check_study_extra("--report")
     from elision.cli import studies
     from elision.cli.outputs import check_outputs
-    from elision.lab.run_prices import describe_models
+    from elision.lab.run_loading import describe_models
 
     if sql is not None:
         studies.print_query(url, sql, output)
@@ -277,7 +282,7 @@ def _choose_summarizer(
         return None
     from elision.config import load_settings
     from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
-    from elision.summarizers.answer_cache import find_default_folder
+    from elision.summarizers.endpoints import find_default_folder
 
     found = load_settings()
     chosen = ReplaySummarizer(
@@ -303,7 +308,7 @@ def _parse_window(text: str) -> tuple[str, int]:
 
 
 def _run(settings: StudySettings, loaded: Loaded, jobs: int, output: Output) -> Study:
-    from elision.cli.console import ProgressMeter
+    from elision.cli.outputs import ProgressMeter
     from elision.lab.study import run_study
 
     with ProgressMeter(output.notes, "replaying") as meter:

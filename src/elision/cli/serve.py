@@ -121,7 +121,7 @@ def read_options(options: GatewayOptions, *, is_quiet: bool = False) -> dict[str
 
 def _run_gateway(settings: GatewaySettings, output: Output) -> int:
     from elision.config.setting_readers import conceal_password
-    from elision.gateway.request_log import choose_form, log_to_stderr
+    from elision.gateway.request_record import choose_form, log_to_stderr
     from elision.gateway.server import bind_socket, format_url, serve_worker
     from elision.lab.report.report import Sentence
 

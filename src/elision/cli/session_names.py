@@ -11,7 +11,7 @@ from typing import Final
 
 from elision.errors import UnknownHandle
 from elision.stores.store import SessionInfo
-from elision.trajectory.control_characters import escape_controls
+from elision.trajectory.foreign_text import escape_controls
 
 #: Names that an error lists.
 _NAMED: Final = 5

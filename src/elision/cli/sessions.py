@@ -48,7 +48,7 @@ def sessions(
         from elision.cli.session_names import ShortNames, walk_session_trees
         from elision.cli.sessions_report import ListedSession, build_sessions_report
         from elision.errors import StoreError
-        from elision.trajectory.task_text import find_task, read_task
+        from elision.trajectory.trajectory import find_task, read_task
 
         listed = opened.sessions()
         trees = walk_session_trees(listed)

@@ -28,8 +28,8 @@ from elision.lab.report.report import (
 from elision.manager.session_history import CallReport, SessionReport
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
-from elision.trajectory.control_characters import escape_controls
 from elision.trajectory.events import SummaryFailed
+from elision.trajectory.foreign_text import escape_controls
 from elision.trajectory.plan import make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 

@@ -250,8 +250,7 @@ def import_(
     output: Output,
 ) -> None:
     """Read logs into a store, and compare both; nothing is overwritten."""
-    from elision.stores.log_file import LogFile
-    from elision.stores.session_copy import copy_all
+    from elision.stores.session_copy import LogFile, copy_all
     from elision.stores.store_urls import open_store
 
     logs = LogFile(file)

@@ -12,13 +12,11 @@ from elision.cli.outputs import check_outputs, replace_file
 from elision.cli.sessions_report import describe_contents as describe_contents
 from elision.cli.sessions_report import format_age, name_session, printable_key
 from elision.errors import StoreError
-from elision.formats.elision_export import export
-from elision.formats.stored_session import load_stored_session
+from elision.formats.elision_export import export, load_stored_session
 from elision.lab.ratios import divide_or_zero
 from elision.lab.report.figures import format_count, format_plural, format_size
 from elision.lab.report.report import Block, Column, Sentence, Table, TableRow
-from elision.stores.log_file import format_log
-from elision.stores.session_copy import CopyResult
+from elision.stores.session_copy import CopyResult, format_log
 from elision.stores.store import Finding, Footprint, SessionInfo, Store
 from elision.trajectory.redact import Redaction
 

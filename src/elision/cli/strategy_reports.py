@@ -15,7 +15,7 @@ from elision.lab.report.figures import format_count, format_plural
 from elision.lab.report.report import Column, Sentence, Table, TableRow
 from elision.lab.run_loading import load_runs
 from elision.manager.context_options import Options
-from elision.strategies.rules import TAG_RULES, Rule
+from elision.strategies.selectors import TAG_RULES, Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.plan import make_handle

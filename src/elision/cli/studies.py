@@ -16,20 +16,27 @@ from typing import Any
 import click
 
 from elision.audit.audit_report import AuditReport
-from elision.cli.console import ProgressMeter
 from elision.cli.options import Output, Pricing, StudyRequest
+from elision.cli.outputs import ProgressMeter
 from elision.errors import SpecError
 from elision.lab.report.figures import format_count, format_duration, format_plural, neutralize_text
 from elision.lab.report.report import Column, Table, TableRow
 from elision.lab.results import Study
-from elision.lab.run_prices import describe_prices_of
+from elision.lab.run_loading import describe_prices_of
 from elision.lab.study_settings import StudySettings
 from elision.study.audit_study import AuditWork, build_audit
-from elision.study.shard_runner import RunnerProgress, find_missing_shards, make_engine, run_shards
-from elision.study.shard_work import ReplayWork, ShardTask, ShardWork
+from elision.study.run_sample import describe_settings, prepare_study, restore_settings
+from elision.study.shard_runner import (
+    ReplayWork,
+    RunnerProgress,
+    ShardTask,
+    ShardWork,
+    find_missing_shards,
+    make_engine,
+    run_shards,
+)
 from elision.study.study_folder import StudyFolder
 from elision.study.study_report import build_study, list_billed_models, list_uses
-from elision.study.study_setup import describe_settings, prepare_study, restore_settings
 from elision.study.study_tables import BATCH, SUMMARY_FOLDER, open_study, summarize_batches
 from elision.trajectory.prices import Prices
 

@@ -77,7 +77,7 @@ def tune(
     # Slow to import, and help needs none of it.
     from elision.cli.outputs import check_outputs, encode_text, make_provenance
     from elision.lab.report.tuning_report import build_tuning_report, write_settings
-    from elision.lab.run_prices import describe_prices_of, list_model_uses, list_recorded_models
+    from elision.lab.run_loading import describe_prices_of, list_model_uses, list_recorded_models
     from elision.lab.tuning.search_space import parse_space
     from elision.lab.tuning.tuner import TuneSettings, check_tune_settings
     from elision.providers.provider_table import find_provider
@@ -133,7 +133,7 @@ def _load_runs(paths: list[Path], seed: int) -> tuple[Loaded, str]:
 def _run(loaded: Loaded, settings: TuneSettings, study: Path | None, jobs: int, output: Output) -> Tuning:
     from importlib.metadata import version
 
-    from elision.cli.console import ProgressMeter
+    from elision.cli.outputs import ProgressMeter
     from elision.lab.tuning.tuner import tune_runs
 
     with ProgressMeter(output.notes, "tuning") as meter:

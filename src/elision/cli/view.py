@@ -12,7 +12,7 @@ import click
 from elision.cli.declarations import Argument, Option
 from elision.cli.options import HtmlFile, Output, Pricing, Tokens, parse_call_number
 from elision.errors import FormatError, SpecError
-from elision.trajectory.control_characters import escape_controls
+from elision.trajectory.foreign_text import escape_controls
 
 if TYPE_CHECKING:
     from elision.lab.views import ViewAt, ViewBills
@@ -48,10 +48,9 @@ def view(
     `elision view FILE --all --json` has one object per call: {"call", "epoch", "messages"}.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli.console import exit_on_reader_bug
-    from elision.cli.outputs import check_outputs, make_provenance
+    from elision.cli.outputs import check_outputs, exit_on_reader_bug, make_provenance
     from elision.lab.run_as_recorded import add_recorded_head, size_run, sizer
-    from elision.lab.run_prices import describe_prices_of, find_recorded_prices, list_model_uses
+    from elision.lab.run_loading import describe_prices_of, find_recorded_prices, list_model_uses
     from elision.lab.views import bill_views, list_views
     from elision.providers.provider_table import find_provider
     from elision.strategies.spec import parse_strategy

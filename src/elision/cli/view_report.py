@@ -38,11 +38,10 @@ from elision.manager.session_json import encode_call_report
 from elision.providers.provider_table import find_provider_or_default
 from elision.providers.shared.base_renderer import describe_part
 from elision.trajectory.content import Content, Text
-from elision.trajectory.control_characters import escape_controls
 from elision.trajectory.events import RequestSent
+from elision.trajectory.foreign_text import escape_controls
 from elision.trajectory.plan import make_handle
-from elision.trajectory.token_scale import TokenScale
-from elision.trajectory.tokens import Sizer
+from elision.trajectory.tokens import Sizer, TokenScale
 from elision.trajectory.tool_definitions import get_tool_name, list_tools
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Message, Observation, Turn

@@ -162,8 +162,7 @@ def _make_mcp_command(store: str) -> list[str]:
 
 
 def _run_agent(agent: Agent, arguments: list[str], door: _GatewayInUse) -> int:
-    from elision.wrap.launch_plan import plan_launch
-    from elision.wrap.program_runner import run_program
+    from elision.wrap.launch_plan import plan_launch, run_program
 
     # Names of sessions are listed before the gateway ends, and the folder is removed after that.
     with tempfile.TemporaryDirectory(prefix="elision-") as folder:
@@ -184,9 +183,9 @@ def _open_gateway(
 ) -> Iterator[_GatewayInUse]:
     """Use the gateway `asked` for, the running one, or one in a thread of this process, which ends with it."""
     # An extra serves, and help must do without it.
-    from elision.gateway.gateway_thread import GatewayThread
+    from elision.gateway.server import GatewayThread
     from elision.gateway.settings import gateway_settings
-    from elision.wrap.gateway_finder import find_gateway, is_gateway, read_upstreams, strip_path
+    from elision.wrap.findings import find_gateway, is_gateway, read_upstreams, strip_path
 
     if asked is not None:
         url = strip_path(asked)
@@ -215,7 +214,7 @@ def _open_gateway(
 def _print_launch(agent: Agent, arguments: list[str], asked: str | None, settings: Settings, output: Output) -> None:
     """Print `export` lines, which sh, bash, zsh, fish and direnv read, and the command as a comment."""
     from elision.lab.report.report import Sentence
-    from elision.wrap.gateway_finder import configured_url, find_gateway
+    from elision.wrap.findings import configured_url, find_gateway
     from elision.wrap.launch_plan import plan_launch
 
     url = asked or find_gateway(settings, os.environ)

@@ -16,16 +16,15 @@ from elision.config.strategy_overrides import RefinedStrategy, refine_strategy
 from elision.errors import SettingError
 from elision.stores.store_urls import locate_store
 from elision.strategies.guards import Guards
-from elision.strategies.presets import PRESET_GUARDS
-from elision.strategies.spec import describe_strategy
+from elision.strategies.spec import PRESET_GUARDS, describe_strategy
 from elision.strategies.strategy import Strategy
 from elision.telemetry.diagnostics import Diagnostics
 from elision.telemetry.logs import PassLog
-from elision.telemetry.samples import PassCollector
+from elision.telemetry.metric_table import PassCollector
 from elision.trajectory.redact import DEFAULT, NO_REDACTION, Redaction
 
 if TYPE_CHECKING:
-    from elision.summarizers.prompt_template import SummaryPrompt
+    from elision.summarizers.prompt import SummaryPrompt
 
 #: The place of what nobody set.
 NOWHERE = "default"
@@ -92,7 +91,7 @@ class Settings:
     @property
     def prompt(self) -> SummaryPrompt:
         """Return what a summarizer's model is asked. Raises SettingError where a file of it cannot be read any more."""
-        from elision.summarizers.prompt_template import load_prompt  # with the digest, which most commands do without
+        from elision.summarizers.prompt import load_prompt  # with the digest, which most commands do without
 
         return load_prompt(self.summary_prompt, self.summary_example)
 
@@ -233,7 +232,7 @@ def _check_prompt(found: Mapping[str, GivenSetting], plain: Mapping[str, Any]) -
     places = [found[name].place for name in ("summary_prompt", "summary_example") if name in found]
     if not places:
         return
-    from elision.summarizers.prompt_template import load_prompt  # with the digest, which most commands do without
+    from elision.summarizers.prompt import load_prompt  # with the digest, which most commands do without
 
     try:
         load_prompt(plain["summary_prompt"], plain["summary_example"])

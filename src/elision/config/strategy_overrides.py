@@ -9,9 +9,15 @@ from typing import Any, Final
 from elision.config.setting_keys import KEYS, Key
 from elision.config.setting_sources import GivenSetting, Rank, check_agreement
 from elision.errors import SettingError, SpecError
-from elision.strategies.budget import Budget
-from elision.strategies.presets import PRESET_SETTINGS, PRESETS
-from elision.strategies.spec import DEPENDENT_OPTIONS, find_preset, list_stated_options, parse_strategy
+from elision.strategies.decision_context import Budget
+from elision.strategies.spec import (
+    DEPENDENT_OPTIONS,
+    PRESET_SETTINGS,
+    PRESETS,
+    find_preset,
+    list_stated_options,
+    parse_strategy,
+)
 from elision.strategies.strategy import Strategy
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.redact import DEFAULT

@@ -21,9 +21,9 @@ from elision.engine.decision import (
     expect_request,
     hold_view,
     run_pass,
+    write_off_attempt,
 )
 from elision.engine.event_log import Log, LogSetup
-from elision.engine.failed_attempts import write_off_attempt
 from elision.engine.money import CallResult, count_output_tokens
 from elision.engine.terms import CallTerms, make_plain_terms, writes_for_an_hour
 

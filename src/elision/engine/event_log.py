@@ -13,13 +13,11 @@ from elision.engine.money import CallResult, Money, bill_summary_call
 from elision.engine.provider_reports import ProviderReports
 from elision.engine.terms import CallTerms, mark_view, read_terms, writes_for_an_hour
 from elision.errors import BudgetError, SpecError
-from elision.strategies.budget import apply_learned_window
-from elision.strategies.decision_context import DecisionContext
+from elision.strategies.decision_context import DecisionContext, apply_learned_window
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.strategy import Strategy
-from elision.summarizers.circuit_breaker import CircuitBreaker
-from elision.summarizers.summary_acceptance import MODEL_FREE
+from elision.summarizers.summary_acceptance import MODEL_FREE, CircuitBreaker
 from elision.trajectory.events import (
     Event,
     HeadSet,

@@ -6,8 +6,7 @@ import sys
 from typing import Final
 
 from elision.trajectory.price_lookup import find_tokenizer
-from elision.trajectory.token_scale import TokenScale
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.tokens import OURS, Tokenizer, TokenScale
 from elision.trajectory.usage import Usage
 from elision.trajectory.view import View
 

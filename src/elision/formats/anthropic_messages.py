@@ -7,16 +7,17 @@ from typing import Any
 
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
+    Fragment,
     Layout,
     RecordedConversation,
     is_mostly_valid,
+    is_same_response,
     make_list_getter,
     preview_conversations,
     read_conversations,
 )
 from elision.formats.document import Document, RunOrProblem
-from elision.formats.fragments import Fragment, is_same_response
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.recorded_fields import parse_timestamp
 from elision.providers.anthropic import parse as anthropic
 from elision.providers.shared.json_reading import (
     AssistantMessage,

@@ -15,10 +15,17 @@ from elision.formats.document import RunOrProblem
 from elision.providers.shared.json_reading import AssistantMessage, join_lines
 from elision.providers.shared.message_tags import MessageTags
 from elision.trajectory.content import Content
-from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
 from elision.trajectory.trajectory import Compaction, CompactionKind, Problem, PromptChange, Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation
-from elision.trajectory.turn_builder import TurnBuilder, find_opening_text
+from elision.trajectory.turn import (
+    Action,
+    Head,
+    Message,
+    Observation,
+    ObservationRole,
+    TurnBuilder,
+    choose_observation_role,
+    find_opening_text,
+)
 from elision.trajectory.usage import Usage
 
 

@@ -15,11 +15,8 @@ from typing import ClassVar
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import find_first_count
-from elision.formats.recorded_calls import read_call
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
+from elision.formats.recorded_fields import find_first_count, parse_timestamp, read_call
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
@@ -33,8 +30,7 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 from elision.trajectory.content import Content, join_text, make_content
-from elision.trajectory.text_protocol import find_action
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, find_action
 from elision.trajectory.usage import Usage
 
 _MARK = "ATIF-v"

@@ -16,9 +16,8 @@ from msgspec.structs import replace
 
 from elision.formats.assembler import Assembler, yield_run
 from elision.formats.branches import RecordedBranch, TreeNode, name_branch, split_branches
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.document import Document, JsonLine, RunOrProblem, peek_objects, read_json_lines
+from elision.formats.recorded_fields import parse_timestamp
 from elision.providers.openai_responses import parse as openai_responses
 from elision.providers.openai_responses.parse import OUTPUTS
 from elision.providers.shared.json_reading import (
@@ -32,7 +31,7 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 from elision.trajectory.content import join_text
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage
 

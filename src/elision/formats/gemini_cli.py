@@ -14,11 +14,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, peek_value, read_json_lines, read_json_value
-from elision.formats.recorded_calls import read_call
+from elision.formats.document import (
+    Document,
+    JsonLine,
+    RunOrProblem,
+    peek_objects,
+    peek_value,
+    read_json_lines,
+    read_json_value,
+)
+from elision.formats.recorded_fields import parse_timestamp, read_call
 from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     count_in,

@@ -12,11 +12,9 @@ from typing import Any
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.recorded_calls import read_call
-from elision.formats.timestamps import parse_timestamp
-from elision.formats.zip_members import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
+from elision.formats.compressed_files import INSPECT_HEADERS, ZIP_START, ZipMembers, is_inspect_log
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
+from elision.formats.recorded_fields import parse_timestamp, read_call
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
@@ -25,12 +23,13 @@ from elision.providers.shared.json_reading import (
     join_contents,
     join_lines,
     list_in,
+    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
+    recognize_seal,
     text_in,
 )
-from elision.providers.shared.sealed import make_sealed, recognize_seal
 from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.usage import Usage

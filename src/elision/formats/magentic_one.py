@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.source import derive_run_name
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, mappings_in, text_in
 from elision.trajectory.content import Text, make_content

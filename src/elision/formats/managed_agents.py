@@ -14,20 +14,19 @@ from typing import Any, ClassVar
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import PEEK_LINES, peek_objects, peek_value, read_json_lines, read_json_value
-from elision.formats.recorded_calls import read_call
-from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
-from elision.providers.anthropic import parse as anthropic
-from elision.providers.shared.json_reading import (
-    Json,
-    bool_in,
-    mapping_in,
-    mappings_in,
-    parse_content,
-    text_in,
+from elision.formats.document import (
+    PEEK_LINES,
+    Document,
+    RunOrProblem,
+    peek_objects,
+    peek_value,
+    read_json_lines,
+    read_json_value,
 )
+from elision.formats.recorded_fields import parse_timestamp, read_call
+from elision.formats.source import derive_run_name
+from elision.providers.anthropic import parse as anthropic
+from elision.providers.shared.json_reading import Json, bool_in, mapping_in, mappings_in, parse_content, text_in
 from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action

@@ -13,9 +13,8 @@ from typing import Any
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import PromptTokens
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
+from elision.formats.recorded_fields import PromptTokens
 from elision.formats.source import derive_run_name
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses

@@ -7,15 +7,16 @@ from typing import Any
 
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
+    Fragment,
     Layout,
     RecordedConversation,
     is_mostly_valid,
+    is_same_response,
     make_list_getter,
     preview_conversations,
     read_conversations,
 )
 from elision.formats.document import Document, RunOrProblem
-from elision.formats.fragments import Fragment, is_same_response
 from elision.providers.anthropic import parse as anthropic
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.openai_responses import parse as openai_responses

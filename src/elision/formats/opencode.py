@@ -15,12 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import PromptTokens
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.openhands_events import read_member
+from elision.formats.recorded_fields import PromptTokens, parse_timestamp
 from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     cost_in,

@@ -13,11 +13,9 @@ from typing import Any
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import read_json_value
-from elision.formats.litellm import PromptTokens
+from elision.formats.document import Document, RunOrProblem, read_json_value
+from elision.formats.recorded_fields import PromptTokens, parse_timestamp
 from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.providers.openai_chat.parse import parse_actions, parse_reasoning
 from elision.providers.shared.json_reading import (
     Json,

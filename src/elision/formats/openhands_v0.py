@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from elision.formats.assembler import Assembler
-from elision.formats.litellm import PromptTokens
 from elision.formats.openhands_events import RecordedBill, format_shell_output
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.recorded_fields import PromptTokens, parse_timestamp
 from elision.providers.openai_chat.parse import parse_assistant
 from elision.providers.shared.json_reading import (
     AssistantMessage,

@@ -11,24 +11,23 @@ from typing import ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
 from elision.formats.branches import RecordedBranch, TreeNode, split_branches
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines
-from elision.formats.recorded_calls import read_call
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.document import Document, JsonLine, RunOrProblem, peek_objects, read_json_lines
+from elision.formats.recorded_fields import parse_timestamp, read_call
 from elision.providers.shared.json_reading import (
     Json,
     bool_in,
     cost_in,
     count_in,
     join_lines,
+    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
+    recognize_seal,
     text_in,
 )
-from elision.providers.shared.sealed import make_sealed, recognize_seal
 from elision.trajectory.content import Content, Opaque, make_content
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.trajectory import Problem
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage

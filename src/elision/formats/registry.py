@@ -15,11 +15,17 @@ from elision.formats.anthropic_messages import AnthropicMessagesReader
 from elision.formats.atif import AtifReader
 from elision.formats.claude_code import ClaudeCodeReader
 from elision.formats.codex import CodexReader
-from elision.formats.document import Document, FormatReader, RunOrProblem
+from elision.formats.document import (
+    Document,
+    FormatReader,
+    RunOrProblem,
+    peek_objects,
+    quote_beginning,
+    read_json_value,
+)
 from elision.formats.elision_export import ElisionExportReader
 from elision.formats.gemini_cli import GeminiCliReader
 from elision.formats.inspect_ai import InspectAiReader
-from elision.formats.json_lines import peek_objects, quote_beginning, read_json_value
 from elision.formats.magentic_one import MagenticOneReader
 from elision.formats.managed_agents import ManagedAgentsReader
 from elision.formats.mini_swe_agent import MiniSweAgentReader
@@ -27,8 +33,7 @@ from elision.formats.openai_chat import OpenAIChatReader
 from elision.formats.openai_responses import OpenAIResponsesReader
 from elision.formats.opencode import OpenCodeReader
 from elision.formats.openhands_events import OpenHandsEventsReader
-from elision.formats.openhands_output import OpenHandsOutputReader
-from elision.formats.openhands_session import OpenHandsSessionReader
+from elision.formats.openhands_output import OpenHandsOutputReader, OpenHandsSessionReader
 from elision.formats.pi_session import PiSessionReader
 from elision.formats.source import is_candidate, read_documents
 from elision.formats.swe_agent import SweAgentReader

@@ -15,8 +15,7 @@ from typing import Any
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.mini_swe_agent import read_instance_cost
 from elision.formats.source import derive_run_name
 from elision.providers.openai_chat.parse import parse_assistant
@@ -33,7 +32,7 @@ from elision.providers.shared.json_reading import (
 )
 from elision.providers.shared.message_tags import MessageTags, find_tags
 from elision.trajectory.content import Content, Text, join_text
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.turn import Action
 
 #: SWE-agent's own placeholder for an observation that its history processor elided.

@@ -11,10 +11,8 @@ from typing import Any
 
 from elision.errors import FormatError
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.recorded_calls import read_call
-from elision.formats.timestamps import parse_timestamp
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
+from elision.formats.recorded_fields import parse_timestamp, read_call
 from elision.providers.openai_chat import parse as openai_chat
 from elision.providers.shared.json_reading import (
     Json,

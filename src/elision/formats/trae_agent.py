@@ -14,13 +14,10 @@ from itertools import zip_longest
 from typing import Any, ClassVar
 
 from elision.formats.assembler import Assembler, yield_run
-from elision.formats.document import Document, RunOrProblem
-from elision.formats.json_lines import peek_value, read_json_value
-from elision.formats.litellm import PromptTokens
+from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.openai_chat import ChatMessageFeeder
-from elision.formats.recorded_calls import read_call
+from elision.formats.recorded_fields import PromptTokens, parse_timestamp, read_call
 from elision.formats.source import derive_run_name
-from elision.formats.timestamps import parse_timestamp
 from elision.providers.shared.json_reading import (
     Json,
     dump_json,

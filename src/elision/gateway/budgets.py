@@ -28,8 +28,8 @@ from elision.manager.drivers import run_off_loop
 from elision.manager.ledger import Ledger
 from elision.stores.store import LeasesSpending, SessionInfo, Store
 from elision.trajectory.events import Event, RequestSent
+from elision.trajectory.price_lookup import cost_reported_usage
 from elision.trajectory.prices import Prices
-from elision.trajectory.usage_cost import cost_reported_usage
 
 #: Between two looks into the store for one key.
 LOOK_SECONDS: Final = 2.0

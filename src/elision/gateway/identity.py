@@ -28,7 +28,7 @@ from urllib.parse import unquote_to_bytes
 
 from elision.providers.provider import Api
 from elision.providers.shared.json_reading import mapping_in, text_in
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.run_roles import ROLES, Role, SaidRole
 
 ANONYMOUS: Final = "anonymous"

@@ -19,17 +19,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeAlias, TypeVar
 
-from elision.gateway.hidden_rounds import HiddenRounds
 from elision.gateway.identity import ClientIdentity
-from elision.gateway.incoming_messages import IncomingMessages
-from elision.gateway.message_bytes import MessageEncoder
-from elision.gateway.request_body import PreviousBody, RequestBody
-from elision.gateway.tool_pins import ToolPins
+from elision.gateway.incoming_messages import HiddenRounds, IncomingMessages, ToolPins
+from elision.gateway.request_body import MessageEncoder, PreviousBody, RequestBody
 from elision.manager.context import ContextManager, manage_session
-from elision.manager.eviction import PoolLimits, select_evictable
 from elision.manager.exchanges import Exchanges
 from elision.manager.offload import INLINE_BYTES
 from elision.manager.opened_session import OpenedSession
+from elision.manager.session_pool import PoolLimits, select_evictable
 from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS

@@ -18,25 +18,23 @@ from functools import cache, partial
 from typing import Final
 
 from elision.errors import LimitError
+from elision.gateway.body_reader import BodyDecompressor
 from elision.gateway.budgets import Budgets
-from elision.gateway.decompression import BodyDecompressor
-from elision.gateway.header_fields import BODY_FIELDS, filter_request_fields
+from elision.gateway.call_recorder import SessionRequest
 from elision.gateway.identity import ClientIdentity, derive_namespace, find_role, identify_client
 from elision.gateway.incoming_messages import IncomingMessages
-from elision.gateway.json_decoding import check_size
+from elision.gateway.json_bytes import check_size
 from elision.gateway.limits import RequestRefused
 from elision.gateway.live_sessions import LiveSession, SessionRegistry
 from elision.gateway.reply_writer import ReplyWriter
-from elision.gateway.request_body import PreviousBody, RequestBody, UnreadableBody
+from elision.gateway.request_body import PreviousBody, RequestBody, UnreadableBody, remove_body_tags
 from elision.gateway.request_handler import READ_FIELDS, RequestHandler
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.response_observer import ResponseObserver
 from elision.gateway.routes import Route, build_url, find_route
-from elision.gateway.session_request import SessionRequest
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.tag_removal import remove_body_tags
 from elision.gateway.upstream import Upstream, UpstreamError
-from elision.gateway.wire import ClientReply, ClientRequest, Headers
+from elision.gateway.wire import BODY_FIELDS, ClientReply, ClientRequest, Headers, filter_request_fields
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor

@@ -2,24 +2,36 @@
 
 msgspec splits one level of a body in C: its fields, and its messages, which stay bytes until one is decoded. The next
 body of the same conversation is parsed only from its first new byte: the shared part is found by comparing memory.
+
+Encode a view's messages: unchanged ones keep the client's bytes, the others as many of them as possible.
+
+Take tags out of a request that is forwarded without a session: providers reject fields that they do not know.
+
+Bodies that cannot hold a tag are recognized by a search of their bytes, and are not parsed.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, compress, count, repeat
 from operator import not_, sub
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from elision.errors import MissingExtra
-from elision.gateway.json_decoding import UnreadableBody, decode_json
+from elision.gateway.json_bytes import UnreadableBody, check_size, decode_json, patch_json
+from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import text_in
+from elision.providers.shared.message_tags import TAG_FIELDS, take_tags
+from elision.trajectory.foreign_text import PIECE
 
 try:
     import msgspec
@@ -344,3 +356,96 @@ def _read_opening(opening: bytes, name: str) -> dict[str, msgspec.Raw] | None:
         return None
     own = next(reversed(fields), "")
     return fields if own == name and bytes(fields.pop(own)).rstrip(b" \t\n\r]") == b"[" else None
+
+
+@dataclass(slots=True)
+class MessageEncoder:
+    """Encodes the views of one session. A replaced message keeps its object, so it is encoded once."""
+
+    _encoded: dict[int, tuple[Any, bytes]] = field(default_factory=dict)
+
+    def encode_messages(
+        self, view: Sequence[Any], messages: Sequence[ParsedMessage], new: Sequence[tuple[Any, int | None]]
+    ) -> list[bytes]:
+        """Return the bytes of each message of `view`, which was made of `messages`; `list_new` returns `new`."""
+        for message, source in new:
+            self._encoded[id(message)] = message, _encode_changed(message, source, messages)
+        changed = {id(message): self._encoded[id(message)] for message in view if type(message) is not ParsedMessage}
+        self._encoded = changed
+        return [message.raw if type(message) is ParsedMessage else changed[id(message)][1] for message in view]
+
+    def list_new(self, view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[tuple[Any, int | None]]:
+        """Return the messages that are to be encoded, each with its source: the index of one of `messages`, or None."""
+        unknown = (None, b"")
+        new = [
+            place
+            for place, message in enumerate(view)
+            if type(message) is not ParsedMessage and self._encoded.get(id(message), unknown)[0] is not message
+        ]
+        if not new:
+            return []
+        sources = _guess_sources(view, messages)
+        return [(view[place], sources[place]) for place in new]
+
+
+def _encode_changed(message: Any, source: int | None, messages: Sequence[ParsedMessage]) -> bytes:
+    """Encode a replaced message: what it kept of the client's message keeps its bytes."""
+    if source is None:
+        return msgspec.json.encode(message)
+    own = messages[source]
+    return patch_json(own.raw, own.json, message)
+
+
+def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[int | None]:
+    """Return for each message of a view the client's message that it was probably made of.
+
+    Between two unchanged messages, the others are matched from the end: a summary, which has no source, comes first. A
+    wrong guess only costs bytes that could have been kept.
+    """
+    places = {id(message.untagged or message): place for place, message in enumerate(messages)}
+    found: list[int | None] = []
+    following = len(messages)
+    for message in reversed(view):
+        following = places.get(id(message), following - 1)
+        found.append(following if following >= 0 else None)
+    found.reverse()
+    return found
+
+
+#: One search for all names: it runs at the speed of a search for one of them.
+_FIELD_NAME: Final = re.compile(b'"(?:%b)"' % b"|".join(re.escape(name).encode() for name in sorted(TAG_FIELDS)))
+#: A letter, dot or underscore that JSON escapes without need: a name may be written so.
+_ESCAPED_NAME_CHARACTER: Final = re.compile(rb"\\u00(?:2[eE]|5[fF]|[67][0-9a-fA-F])")
+#: Bytes by which two pieces overlap: no name or escape is longer.
+_OVERLAP_BYTES: Final = max(map(len, TAG_FIELDS)) + 2
+
+
+def may_have_tags(raw: bytes) -> bool:
+    """Return whether a body, or a message of it, may have tags; False is certain."""
+    return any(
+        _FIELD_NAME.search(raw, start, start + PIECE + _OVERLAP_BYTES)
+        or _ESCAPED_NAME_CHARACTER.search(raw, start, start + PIECE + _OVERLAP_BYTES)
+        for start in range(0, len(raw), PIECE)
+    )
+
+
+def remove_body_tags(raw: bytes, api: Api) -> bytes:
+    """Return a request's body without tags; the very bytes where it has none. Raises UnreadableBody."""
+    if not may_have_tags(raw):
+        return raw
+    check_size(raw)
+    body = RequestBody.parse(raw, api)
+    messages = [_remove_message_tags(message) for message in body.messages]
+    if all(one is other for one, other in zip(messages, body.messages, strict=True)):
+        return raw
+    return body.render_changes(messages=messages)
+
+
+def _remove_message_tags(raw: bytes) -> bytes:
+    if not may_have_tags(raw):
+        return raw
+    json = decode_message(raw)
+    bare, tags = take_tags(json)
+    if tags is None:
+        return raw
+    return patch_json(raw, json, bare)

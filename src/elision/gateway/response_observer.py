@@ -16,8 +16,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from elision.gateway.decompression import StreamDecompressor
-from elision.gateway.json_decoding import shorten_strings
+from elision.gateway.body_reader import StreamDecompressor
+from elision.gateway.json_bytes import shorten_strings
 from elision.gateway.upstream import UpstreamResponse
 from elision.manager.drivers import run_off_loop
 from elision.manager.offload import INLINE_BYTES, choose_executor
@@ -29,9 +29,8 @@ from elision.providers.shared import signals
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
 from elision.providers.streaming.response_findings import ResponseFindings
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import join_pieces, parse_object
 from elision.trajectory.redact import Redaction
-from elision.trajectory.text_pieces import join_pieces
 from elision.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("elision.gateway")

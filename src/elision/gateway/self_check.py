@@ -10,10 +10,10 @@ from typing import Final
 
 from elision.config.setting_readers import conceal_password
 from elision.errors import ElisionError
+from elision.gateway.health import StoreMonitor
 from elision.gateway.routes import Route, build_url
 from elision.gateway.server import bind_socket
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.store_monitor import StoreMonitor
 from elision.gateway.upstream import Upstream, UpstreamError
 from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS

@@ -21,7 +21,7 @@ from typing import Final
 
 from elision.errors import ElisionError
 from elision.gateway.connection_sharing import ConnectionBalancer, WorkerChannel
-from elision.gateway.request_log import choose_form, log_to_stderr
+from elision.gateway.request_record import choose_form, log_to_stderr
 from elision.gateway.server import BACKLOG, serve_shared_worker
 from elision.gateway.settings import GatewaySettings
 

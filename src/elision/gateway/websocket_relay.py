@@ -22,15 +22,14 @@ import msgspec
 
 from elision.errors import DialectError, LimitError, MissingExtra
 from elision.gateway.budgets import Budgets
-from elision.gateway.error_responses import make_error_response
-from elision.gateway.header_fields import filter_request_fields, filter_response_fields
 from elision.gateway.identity import derive_namespace
 from elision.gateway.limits import RETRY_AFTER_SECONDS, RequestRefused
+from elision.gateway.reply_writer import make_error_response
 from elision.gateway.request_record import RequestListener, RequestRecord
 from elision.gateway.routes import Route, build_url, find_route
 from elision.gateway.settings import GatewaySettings
 from elision.gateway.upstream import Upstream, UpstreamError
-from elision.gateway.wire import Headers, Send
+from elision.gateway.wire import Headers, Send, filter_request_fields, filter_response_fields
 from elision.manager.reported_usage import find_usage
 from elision.providers.provider import Api
 
@@ -40,7 +39,7 @@ except ImportError as error:
     raise MissingExtra("the gateway", "gateway") from error
 
 if TYPE_CHECKING:
-    from elision.gateway.request_body_reader import Receive
+    from elision.gateway.body_reader import Receive
 
 _log: Final = logging.getLogger("elision.gateway")
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Final
 from elision.errors import MissingExtra
 from elision.gateway.app import Asgi, GatewayApp
 from elision.gateway.assembly import build_gateway
-from elision.gateway.health import HealthChecks
+from elision.gateway.health import HealthChecks, StoreMonitor
 from elision.gateway.live_sessions import LiveSession
-from elision.gateway.request_log import RequestLog, choose_form
-from elision.gateway.request_record import RequestListener, RequestRecord
+from elision.gateway.request_record import RequestListener, RequestLog, RequestRecord, choose_form
 from elision.gateway.settings import GatewaySettings
-from elision.gateway.store_monitor import StoreMonitor
 from elision.gateway.warm_up import serve_sample_requests
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
@@ -24,7 +22,7 @@ from elision.trajectory.price_lookup import list_models
 from elision.trajectory.tokens import make_counter
 
 if TYPE_CHECKING:
-    from elision.gateway.metrics_page import MetricsPage
+    from elision.gateway.request_metrics import MetricsPage
 
 _log: Final = logging.getLogger("elision.gateway")
 
@@ -99,7 +97,7 @@ class Worker:
 
     def _make_admin_app(self, settings: GatewaySettings, health: HealthChecks) -> Asgi:
         # A tenth of a second to import, which requests to a provider do not need.
-        from elision.gateway.admin import make_admin_app
+        from elision.gateway.app import make_admin_app
         from elision.gateway.dashboard.pages import make_routes
 
         dashboard = make_routes(
@@ -157,7 +155,7 @@ class _ListenerGroup:
 
 def _make_metrics_page() -> MetricsPage | None:
     try:
-        from elision.gateway.metrics_page import MetricsPage
+        from elision.gateway.request_metrics import MetricsPage
 
         return MetricsPage()
     except MissingExtra:

@@ -16,13 +16,13 @@ from elision.lab.calibrate import CAUSES, FORESEEN, CalibratedCall, Calibration
 from elision.lab.ratios import divide_or_zero
 from elision.lab.report.figures import format_plural
 from elision.lab.results import BILLED, SentSummary
-from elision.lab.run_prices import find_recorded_prices
+from elision.lab.run_loading import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
-from elision.telemetry.percent import format_signed_percent
+from elision.telemetry.context_report import format_signed_percent
 from elision.trajectory.content import has_sealed_reasoning
 from elision.trajectory.price_lookup import find_tokenizer, is_same_model
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokenizer import OURS
+from elision.trajectory.tokens import OURS
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.usage import Usage
 

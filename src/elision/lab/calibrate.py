@@ -21,17 +21,23 @@ from msgspec.structs import replace
 from elision.engine import count_output_tokens
 from elision.errors import PriceError
 from elision.lab.ratios import divide_or_zero
-from elision.lab.recorded_requests import ROUNDING_TOKENS, RecordedRequest, Restart, list_requests
+from elision.lab.recorded_requests import (
+    ROUNDING_TOKENS,
+    PromptGrowth,
+    RecordedRequest,
+    Restart,
+    TokenFit,
+    fit_growth,
+    list_requests,
+)
 from elision.lab.results import encode_problems
-from elision.lab.token_fit import PromptGrowth, TokenFit, fit_growth
 from elision.trajectory.cache import AS_FORESEEN, HOUR_SECONDS, CacheFinding, PromptCache
-from elision.trajectory.price_lookup import find_prices, find_tokenizer
+from elision.trajectory.price_lookup import cost_reported_usage, find_prices, find_tokenizer
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.prices import CacheRules, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import cost_reported_usage
 from elision.trajectory.view import View
 
 #: A difference of prompt tokens, as a share, that is none worth explaining.

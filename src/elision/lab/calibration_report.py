@@ -9,17 +9,10 @@ from typing import Final
 
 from elision.lab.bill_check import NEAR_RUN, NEAR_TOTAL, BillCheck, BillChecks
 from elision.lab.calibrate import CAUSES, FORESEEN, NEAR, Calibration, CalibrationStudy, read_share
-from elision.lab.report.figures import (
-    NOTHING,
-    format_change,
-    format_count,
-    format_plural,
-    format_share,
-    format_usd,
-)
+from elision.lab.report.figures import NOTHING, format_change, format_count, format_plural, format_share, format_usd
 from elision.lab.report.report import Block, Column, Facts, Section, Sentence, Table, TableRow, Words
 from elision.lab.report.sent_wording import list_missing_bills
-from elision.telemetry.percent import format_signed_percent
+from elision.telemetry.context_report import format_signed_percent
 from elision.trajectory.price_lookup import find_tokenizer
 
 #: A difference of cache-read share that is none worth explaining.

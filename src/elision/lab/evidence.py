@@ -14,12 +14,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from elision.trajectory.assistant_text import join_assistant_text
-from elision.trajectory.gutters import strip_gutters
-from elision.trajectory.items import find_items
+from elision.trajectory.items import find_items, strip_gutters
 from elision.trajectory.plan import Key
 from elision.trajectory.state import State
-from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.trajectory import Trajectory, join_assistant_text
 
 #: Items in the observations of more than this share of the other runs of a format are common property.
 COMMON = 0.2

@@ -15,8 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from elision.errors import FormatError
-from elision.lab.outcomes_statistics import Interval, bootstrap_mean, estimate_share
-from elision.lab.ratios import divide_or_none, sum_or_none
+from elision.lab.ratios import Interval, bootstrap_mean, divide_or_none, estimate_share, sum_or_none
 from elision.lab.results import BILLED, RECORDED, SentSummary
 
 #: Instances that an error names.

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from elision.errors import FormatError
-from elision.formats.document import Document
-from elision.formats.json_lines import JsonLine, read_json_lines, read_json_value
+from elision.formats.document import Document, JsonLine, read_json_lines, read_json_value
 from elision.formats.source import read_documents
 from elision.lab.outcomes import InstanceOutcome, OutcomeSet
 from elision.providers.shared.json_reading import Json, mapping_in, text_in

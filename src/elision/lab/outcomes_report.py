@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from elision.lab.outcomes import OutcomeStudy, PairedDifference, StrategyOutcome
-from elision.lab.outcomes_statistics import Interval, bootstrap_mean
+from elision.lab.ratios import Interval, bootstrap_mean
 from elision.lab.report.figures import (
     NOTHING,
     format_count,
@@ -16,9 +16,8 @@ from elision.lab.report.figures import (
     format_turns,
     format_usd,
     neutralize_text,
+    shorten_strategies,
 )
-from elision.lab.report.names import shorten_strategies
-from elision.lab.report.palette import assign_looks
 from elision.lab.report.report import (
     Bar,
     BarChart,
@@ -32,9 +31,9 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.lab.report.sent_wording import describe_mixture, describe_uncertain_cuts, list_marks
-from elision.lab.report.svg import Drawing, plot_shares, write_usd_tick
+from elision.lab.report.svg import Drawing, assign_looks, plot_shares, write_usd_tick
 from elision.lab.results import RECORDED, SentSummary
-from elision.telemetry.percent import MINUS
+from elision.telemetry.context_report import MINUS
 
 #: Names that a line lists.
 _NAMED: Final = 5

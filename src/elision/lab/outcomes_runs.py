@@ -14,14 +14,13 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from elision.errors import FormatError, PriceError, StoreError
-from elision.formats.document import Document
-from elision.formats.json_lines import JsonLine, peek_objects, read_json_lines, read_json_value
+from elision.formats.document import Document, JsonLine, peek_objects, read_json_lines, read_json_value
 from elision.formats.registry import read_runs
 from elision.formats.source import read_documents
 from elision.lab.outcomes import CostSource, InstanceRun
 from elision.lab.ratios import sum_or_none
 from elision.lab.results import SentSummary
-from elision.lab.run_prices import find_recorded_prices
+from elision.lab.run_loading import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
 from elision.manager.session_history import shorten_strategy
 from elision.providers.shared.json_reading import mapping_in, text_in
@@ -36,12 +35,11 @@ from elision.trajectory.events import (
     SummaryFailed,
     UsageReported,
 )
-from elision.trajectory.price_lookup import find_prices
+from elision.trajectory.price_lookup import cost_reported_usage, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.turn import Head
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import cost_reported_usage
 
 #: What the readers add to the name of a retrying agent's attempts.
 _ATTEMPT: Final = re.compile(r" attempt \d+$")

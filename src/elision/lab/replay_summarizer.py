@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from elision.errors import PriceError, SpecError
 from elision.strategies.strategy import Strategy
-from elision.summarizers.answer_cache import AnswerCache, AnswerCounts, CachedEndpoint, strip_credentials
+from elision.summarizers.endpoints import AnswerCache, AnswerCounts, CachedEndpoint, strip_credentials
 from elision.summarizers.factory import ACCESS_VARIABLES, make_summarizer
 from elision.summarizers.model_summarizer import ModelSummarizer, SummaryRetryPolicy
-from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
+from elision.summarizers.prompt import BUILT_IN, SummaryPrompt
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction

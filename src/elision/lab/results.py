@@ -11,10 +11,9 @@ import msgspec
 
 from elision.lab.elongation import TurnAssumption
 from elision.lab.ratios import divide_or_none, sum_or_none
-from elision.telemetry.notebook_display import draw_value
-from elision.trajectory.composition import TokenComposition
+from elision.telemetry.context_report import draw_value
 from elision.trajectory.prices import Bill, Prices
-from elision.trajectory.trajectory import Problem
+from elision.trajectory.trajectory import Problem, TokenComposition
 
 if TYPE_CHECKING:
     from elision.lab.replay_summarizer import SummarizerReport

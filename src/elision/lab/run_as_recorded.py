@@ -21,13 +21,11 @@ import msgspec
 
 from elision.errors import PriceError
 from elision.providers.provider_table import find_provider
-from elision.trajectory.composition import measure_head
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokenizer import OURS
-from elision.trajectory.tokens import Sizer, make_counter
-from elision.trajectory.trajectory import Compaction, Trajectory
+from elision.trajectory.tokens import OURS, Sizer, make_counter
+from elision.trajectory.trajectory import Compaction, Trajectory, measure_head
 from elision.trajectory.turn import Head, Message, Observation, Turn
 
 #: What was read has at most so many times our count on the model's scale. Beyond that the growth is of something else:

@@ -1,14 +1,21 @@
-"""The runs of a study: read from files, once each, and what windows they were recorded under."""
+"""The runs of a study: read from files, once each, and what windows they were recorded under.
+
+Which prices a recorded run is replayed at: one list for all runs, or each at that of the model that was recorded.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Final
 
-from elision.errors import FormatError, SpecError
+from elision.errors import FormatError, PriceError, SpecError
 from elision.formats.registry import read_runs
+from elision.trajectory.price_lookup import find_flagship_prices, find_prices
+from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem, Trajectory
 
 
@@ -70,3 +77,111 @@ def number_duplicates(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
         count = seen[run.file, run.id]
         result.append(run if count == 1 else replace(run, id=f"{run.id} ({count})"))
     return tuple(result)
+
+
+#: What a heading calls the prices of several recorded models.
+SEVERAL: Final = "the recorded models"
+#: Models that a heading or a sentence names.
+NAMED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Runs of one model that began on one day, and their calls together. day: None where no run says it."""
+
+    model: str
+    day: date | None
+    runs: int
+    calls: int
+
+    def find_prices(self) -> Prices:
+        """Return the prices of the model on the day; of the newest flagship where none is known."""
+        try:
+            return find_prices(self.model, on=self.day)
+        except PriceError:
+            return find_flagship_prices(self.model)
+
+
+def list_model_uses(runs: Iterable[Trajectory]) -> list[ModelUse]:
+    """Return what models `runs` used, a run each."""
+    return [ModelUse(run.model, find_day(run), 1, len(run.turns)) for run in runs]
+
+
+def find_recorded_prices(run: Trajectory) -> Prices:
+    """Return the prices of the recorded model on the day of the run; of the newest flagship where none is known."""
+    return ModelUse(run.model, find_day(run), 1, 0).find_prices()
+
+
+def describe_prices_of(uses: Sequence[ModelUse], prices: Prices | None) -> str:
+    """Return as which model the runs are priced, where it is not their own. prices: that were asked for, if any."""
+    name = (prices or sum_up_prices(uses)).name
+    unpriced = describe_unpriced(uses) if prices is None else ""
+    return f"{name} ({unpriced})" if unpriced else name
+
+
+def list_recorded_models(runs: Sequence[Trajectory]) -> str:
+    """Return the models of the recordings with their bills, which hold whatever prices the user asked for."""
+    bills: dict[str, list[float | None]] = defaultdict(list)
+    for run in runs:
+        stated = [turn.usage.usd for turn in run.turns if turn.usage is not None and turn.usage.usd is not None]
+        bills[run.model or "an unknown model"].append(sum(stated) if len(stated) == len(run.turns) else None)
+    return describe_models(
+        (model, len(usd), sum(filter(None, usd)) if all(usd) else None)
+        for model, usd in sorted(bills.items(), key=lambda item: -len(item[1]))
+    )
+
+
+def describe_models(found: Iterable[tuple[str, int, float | None]]) -> str:
+    """Return models with their runs and their bill in USD, where every run states one."""
+    models = []
+    for model, runs, usd in found:
+        billed = "" if usd is None else f", billed ${usd:,.2f}"
+        models.append(f"{model or 'an unknown model'} ({_count_runs(runs)}{billed})")
+    more = f" and {len(models) - NAMED} more" if len(models) > NAMED else ""
+    return f"{', '.join(models[:NAMED])}{more}"
+
+
+def describe_unpriced(uses: Iterable[ModelUse]) -> str:
+    """Return which runs are billed as a flagship, since the price of their own model is not known; "" for none."""
+    found: dict[str, dict[str, int]] = {}
+    for use in uses:
+        try:
+            find_prices(use.model, on=use.day)
+        except PriceError:
+            models = found.setdefault(find_flagship_prices(use.model).name, {})
+            models[use.model] = models.get(use.model, 0) + use.runs
+    described = []
+    for flagship, models in found.items():
+        names = [
+            f"{_count_runs(runs)} of {model[:80]!r}" if model else f"{_count_runs(runs)} without a model's name"
+            for model, runs in models.items()
+        ]
+        described.append(f"{', '.join(names)} as {flagship}, the newest flagship")
+    return "; ".join(described)
+
+
+def _count_runs(runs: int) -> str:
+    return f"{runs:,} run{'s' if runs > 1 else ''}"
+
+
+def find_day(run: Trajectory) -> date | None:
+    """Return the UTC date of the first turn with a time; None without any."""
+    first = next((turn.at for turn in run.turns if turn.at is not None), None)
+    return None if first is None else datetime.fromtimestamp(first, UTC).date()
+
+
+def sum_up_prices(uses: Sequence[ModelUse]) -> Prices:
+    """Return a list for headings: that of all runs, or of the model with the most calls, under the names of all."""
+    found: dict[str, Prices] = {}
+    calls: dict[str, int] = {}
+    for use in uses:
+        prices = use.find_prices()
+        found.setdefault(prices.name, prices)
+        calls[prices.name] = calls.get(prices.name, 0) + use.calls
+    names = sorted(found, key=lambda name: (-calls[name], name))
+    first = found[names[0]]
+    if len(names) == 1:
+        return first
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    models = f"{', '.join(names[:NAMED])}{more}, each run at its own model's; the rates of {names[0]}"
+    return replace(first, name=SEVERAL, source=f"{models}: {first.source}")

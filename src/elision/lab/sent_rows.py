@@ -9,18 +9,16 @@ from elision.engine import Log
 from elision.lab.calibrate import sum_usages
 from elision.lab.elongation import TurnFactor, price_late_turn, price_turns
 from elision.lab.evidence import Evidence, EvidenceTally
-from elision.lab.replay import Replay, replay_run
+from elision.lab.replay import Replay, SentRun, describe_sent_run, replay_run
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary, Series
 from elision.lab.run_as_recorded import add_recorded_head, is_recorded_on, size_run, sizer
-from elision.lab.sent_run import SentRun, describe_sent_run
 from elision.lab.study_settings import AS_IN_THE_PAPERS
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.price_lookup import is_same_model
+from elision.trajectory.price_lookup import bill_reported_usage, is_same_model
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.usage_cost import bill_reported_usage
 
 
 @dataclass(frozen=True, slots=True)

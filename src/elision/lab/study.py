@@ -16,7 +16,7 @@ from elision.engine import Log
 from elision.errors import BudgetError
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
 from elision.lab.ratios import divide_or_none
-from elision.lab.replay import replay_run
+from elision.lab.replay import SentRun, replay_run
 from elision.lab.replay_summarizer import (
     SummarizerUse,
     has_summaries,
@@ -38,22 +38,19 @@ from elision.lab.results import (
     sum_compositions,
 )
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import list_model_uses, sum_up_prices
+from elision.lab.run_loading import Loaded, list_model_uses, sum_up_prices
 from elision.lab.sent_rows import SentRows, build_row, build_series, choose_sent_strategy, replay_as_sent
-from elision.lab.sent_run import SentRun
 from elision.lab.study_settings import StudySettings
 from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.composition import measure_head, measure_turn
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.trajectory import Problem, Trajectory, measure_head, measure_turn
 
 if TYPE_CHECKING:
-    from elision.lab.cheapest_plan import CheapestPlan
+    from elision.lab.hindsight import CheapestPlan
 
 
 def run_study(

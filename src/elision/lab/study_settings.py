@@ -9,7 +9,7 @@ from elision.errors import SpecError
 from elision.lab.elongation import TurnAssumption, assume_turns, find_scaffolds
 from elision.lab.replay_summarizer import ReplaySummarizer, has_summaries
 from elision.lab.run_as_recorded import size_run, sizer
-from elision.lab.run_prices import find_recorded_prices
+from elision.lab.run_loading import find_recorded_prices
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy

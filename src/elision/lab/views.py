@@ -22,10 +22,10 @@ from elision.providers.shared.base_renderer import JsonMessage, ViewRenderer
 from elision.strategies.schedules import HindsightSchedule
 from elision.strategies.strategy import Strategy
 from elision.trajectory.events import PassDecided
+from elision.trajectory.price_lookup import cost_reported_usage
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.usage_cost import cost_reported_usage
 from elision.trajectory.view import Segment, View
 
 

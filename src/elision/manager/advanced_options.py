@@ -18,7 +18,7 @@ from elision.providers.anthropic.bound_thinking import AUTO_POLICY, THINKING_POL
 from elision.providers.provider_table import DialectName
 from elision.strategies.extractors.outcome import Extractor
 from elision.trajectory.redact import DEFAULT, Redaction
-from elision.trajectory.text_protocol import ObservationRole
+from elision.trajectory.turn import ObservationRole
 
 #: Whether a message, as JSON, must never be hidden.
 Pin: TypeAlias = Callable[[Mapping[str, Any]], bool]

@@ -1,25 +1,37 @@
-"""One branch of a session: its log in the store, and the state computed from it in memory."""
+"""One branch of a session: its log in the store, and the state computed from it in memory.
+
+What a session may read of the sessions that it came from: what was handed on to it, and nothing that came later.
+
+Give the engine what is new in a history: the head where it changed, and the turns that are complete.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from elision.engine import Log
 from elision.errors import ConflictError, UnknownHandle
+from elision.manager.advanced_options import Pin
+from elision.manager.deferred_tools import read_tools
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
-from elision.stores.batch_ids import make_batch_id
-from elision.stores.store import NewSession, Store
+from elision.providers.live.client_messages import convert_to_json, copy_structure
+from elision.providers.live.live_turns import TurnSources
+from elision.providers.live.parsed_message import Location
+from elision.stores.packing import make_batch_id
+from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.guards import Guards
-from elision.trajectory.composition import TokenComposition, measure_turn
-from elision.trajectory.events import Event, TurnAdded, TurnAmended
+from elision.trajectory.events import Event, HistoryReplaced, RequestSent, TurnAdded, TurnAmended, UsageReported
 from elision.trajectory.run_roles import Role, find_run_role
 from elision.trajectory.tokens import Sizer
-from elision.trajectory.turn import Turn
+from elision.trajectory.trajectory import TokenComposition, measure_turn
+from elision.trajectory.turn import Head, Message, Turn
 
 
 class HistoryChange(StrEnum):
@@ -162,14 +174,14 @@ class SessionBranch:
                 self.pending_attempts.clear()
                 if self.exists or not self.takes_free_key or not has_session(store, self.key):
                     raise
-                self.new = replace(self.new, key=next_branch_key(self.key))
+                self.new = dataclasses.replace(self.new, key=next_branch_key(self.key))
             except UnknownHandle:
                 if self.exists or not self.new.parent:
                     raise
                 # The session that it came from was deleted: its own log is whole without it.
                 self.pending_attempts.clear()
                 self.saved_events = 0
-                self.new = replace(self.new, parent="", relation="", shared=0)
+                self.new = dataclasses.replace(self.new, parent="", relation="", shared=0)
             else:
                 self.pending_attempts.clear()
                 self.saved_events += len(attempt.events)
@@ -189,8 +201,8 @@ class SessionBranch:
         Nothing of the damaged session is changed.
         """
         if self.exists:
-            self.new = replace(self.new, key=next_branch_key(self.key), parent=self.key, relation="fork")
-        self.new = replace(self.new, shared=0)
+            self.new = dataclasses.replace(self.new, key=next_branch_key(self.key), parent=self.key, relation="fork")
+        self.new = dataclasses.replace(self.new, shared=0)
         self.saved_events = 0
         self.exists = False
         self.pending_attempts.clear()
@@ -248,7 +260,7 @@ def map_nodes(events: Sequence[Event]) -> dict[int, str]:
 
 def _keep_assistant_part(turn: Turn) -> Turn:
     """Return `turn` with nothing but what the assistant wrote."""
-    return msgspec.structs.replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
+    return replace(turn, observations=(), interjections=(), usage=None, at=None, model="", pinned=False)
 
 
 def make_branch(new: NewSession, log: Log, guards: Guards) -> SessionBranch:
@@ -290,3 +302,159 @@ def relate_history(history: History, known: set[bytes]) -> HistoryChange:
     if known & history.collect_digests():
         return HistoryChange.REPLACED
     return HistoryChange.FORK
+
+
+#: Returns facts about the session of that key; None where it is not there, or not shown.
+FindSession = Callable[[str], SessionInfo | None]
+
+
+def trace_stored_turn(
+    store: Store, find_session: FindSession, session: SessionInfo, index: int
+) -> Iterator[tuple[str, Turn | None]]:
+    """Yield a stored session's key and its turn `index`, then what `trace_turn` yields."""
+    turn = _read_turn(store, session, index)
+    yield session.key, turn
+    yield from trace_turn(store, find_session, session, index, turn=turn, events=store.events(session.key))
+
+
+def trace_turn(
+    store: Store,
+    find_session: FindSession,
+    session: SessionInfo | NewSession,
+    index: int,
+    *,
+    turn: Turn | None,
+    events: Iterable[Event],
+) -> Iterator[tuple[str, Turn | None]]:
+    """Yield the key of each session that `session` came from, nearest first, and its turn `index`.
+
+    The turn is None where it is not there, and where it was not handed on. A fork is handed the turns that it shares,
+    so the parent's turn must be the fork's own. A history that the client rewrote is handed all turns that its parent
+    had then. A sub-agent's caller names the parent itself, and the sub-agent may read all of it.
+
+    turn: the session's own turn `index`, None if it has none. events: its log. Raises StoreError.
+    """
+    seen = {session.key}
+    child: SessionInfo | NewSession = session
+    while child.parent not in seen and (parent := find_session(child.parent)) is not None:
+        seen.add(parent.key)
+        found = _read_turn(store, parent, index)
+        if child.relation == "replaced":
+            is_handed_on = index <= count_replaced_turns(events)
+        else:
+            is_handed_on = child.relation == "sub-agent" or found == turn
+        turn = found if is_handed_on else None
+        yield parent.key, turn
+        child = parent
+        events = store.events(parent.key)
+
+
+def _read_turn(store: Store, session: SessionInfo, index: int) -> Turn | None:
+    if index > session.turns:
+        return None
+    return next(iter(store.turns(session.key, index, index)), None)
+
+
+def count_replaced_turns(events: Iterable[Event]) -> int:
+    """Return how many turns the parent of a session had when the client rewrote the history. events: the session's."""
+    turns = 0
+    for event in events:
+        # A log begins with a copy of its parent's, which may have one as well.
+        if isinstance(event, HistoryReplaced):
+            turns = event.turns
+    return turns
+
+
+def ingest_turns(branch: SessionBranch, first: int, system: Any, tools: Any, pin: Pin | None) -> None:
+    """Add the turns of the branch's history from `first` (1-based) on to its session, and a head that changed."""
+    history = branch.history
+    assert history is not None
+    _ingest_head(branch, history, system, tools, pin)
+    called, answered = find_newest_call(branch.log.events)
+    if called is not None and called.call == len(branch.log.state.turns) + 1 <= history.turns.turn_count:
+        # This turn answers the newest call: what the provider reported for that is the turn's.
+        usage = answered.usage if answered is not None else None
+        history.turns.set_call_facts(called.call, usage=usage, at=called.at, model=called.model)
+    for index in range(max(first, 1), history.turns.turn_count + 1):
+        if index <= len(branch.log.state.turns):
+            history.turns.adopt_tags(branch.log.state.turns[index - 1])
+        turn, sources = history.turns.build_turn(index)
+        history.splice.set_turn(index, sources)
+        if pin:
+            turn = _pin_turn(turn, sources, history, pin)
+        node = history.get_node(index)
+        turns = branch.log.state.turns
+        if index > len(turns):
+            branch.log.add_turn(turn, node)
+        else:
+            known = turns[index - 1]
+            # What the provider reported when the turn first came still holds.
+            turn = replace(turn, usage=known.usage, at=known.at, model=known.model)
+            if turn != known:
+                history.turns.set_call_facts(index, usage=turn.usage, at=turn.at, model=turn.model)
+                branch.amend_newest(turn, node)
+        branch.nodes[index] = node
+
+
+def _ingest_head(branch: SessionBranch, history: History, system: Any, tools: Any, pin: Pin | None) -> None:
+    """Set the session's head, unless it is the one that it has."""
+    kept = history.list_kept_head()
+    if history.ingested_head == ([message for message, _ in kept], system, tools):
+        return
+    known = read_tools(tools)
+    history.ingested_head = ([message for message, _ in kept], copy_structure(system), known.copy)
+    apart: list[Message] = []
+    if system is not None:
+        apart = history.dialect.parse_system(convert_to_json(system))
+    messages = [_pin_message(message, history, spot, pin) for message, spot in kept]
+    state = branch.log.state
+    head = Head(
+        messages=(*apart, *messages),
+        tools=known.json,
+        hidden_tokens=state.head.hidden_tokens,
+        warm_tokens=state.head.warm_tokens,
+    )
+    spots: list[Location | None] = [*(None for _ in apart), *(spot for _, spot in kept)]
+    history.splice.set_head(spots)
+    if head != state.head or not any(state.track.segments):
+        branch.log.set_head(head)
+
+
+def find_newest_call(events: Sequence[Event]) -> tuple[RequestSent | None, UsageReported | None]:
+    """Return the newest request of a log, and the usage that was last reported for it; work O(events after it)."""
+    reports: list[UsageReported] = []
+    for event in reversed(events):
+        if isinstance(event, UsageReported):
+            reports.append(event)
+        elif isinstance(event, RequestSent):
+            # Another process may have recorded the usage of an earlier call after it.
+            for report in reports:
+                if report.call == event.call:
+                    return event, report
+            return event, None
+    return None, reports[0] if reports else None
+
+
+def _pin_turn(turn: Turn, sources: TurnSources, history: History, pin: Pin) -> Turn:
+    observations = tuple(
+        replace(observation, pinned=observation.pinned or _is_pinned(history, (spot,), pin))
+        for observation, spot in zip(turn.observations, sources.observations, strict=True)
+    )
+    interjections = tuple(
+        _pin_message(message, history, spot, pin)
+        for message, spot in zip(turn.interjections, sources.interjections, strict=True)
+    )
+    return replace(
+        turn,
+        observations=observations,
+        interjections=interjections,
+        pinned=_is_pinned(history, sources.assistant, pin),
+    )
+
+
+def _pin_message(message: Message, history: History, spot: Location, pin: Pin | None) -> Message:
+    return replace(message, pinned=message.pinned or _is_pinned(history, (spot,), pin))
+
+
+def _is_pinned(history: History, spots: Sequence[Location], pin: Pin | None) -> bool:
+    return pin is not None and any(pin(history.messages[spot.message].json) for spot in spots)

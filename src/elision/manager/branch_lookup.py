@@ -14,6 +14,7 @@ from elision.manager.branch import (
     HistoryChange,
     SessionBranch,
     branch_number,
+    count_replaced_turns,
     has_session,
     make_branch,
     map_nodes,
@@ -22,8 +23,7 @@ from elision.manager.branch import (
     session_name,
 )
 from elision.manager.history import History
-from elision.manager.lineage import count_replaced_turns
-from elision.manager.log_factory import LogFactory
+from elision.manager.shared_log import LogFactory
 from elision.stores.store import NewSession, Relation, Store
 from elision.stores.store_errors import name_check_command
 from elision.trajectory.events import Event, HistoryReplaced, SessionOpened, TurnAdded, TurnsDropped

@@ -19,8 +19,8 @@ from elision.telemetry.context_report import (
     compute_frequency,
 )
 from elision.telemetry.diagnostics import Costs, Diagnostics, Fault, Hidden, Savings, Summarized
-from elision.trajectory.composition import measure_head
 from elision.trajectory.plan import Edit, make_handle
+from elision.trajectory.trajectory import measure_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,14 +35,13 @@ from elision.manager.context_options import (
 from elision.manager.context_view import AdmissionCheck, ContextView
 from elision.manager.drivers import LeaveLoop, Steps
 from elision.manager.manual_turns import ManualTurns
-from elision.manager.observation_recall import answer_tool_call
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.prepared_calls import make_incoming_request
-from elision.manager.recall_definitions import define_recall_tools
+from elision.manager.recall_tools import define_recall_tools
 from elision.manager.reported_usage import find_usage
 from elision.manager.request_notes import NOTE_BLOCKED_LOOP, NOTE_MIXED, NOTE_RECORDED_TWICE
-from elision.manager.session_reader import SessionReader
+from elision.manager.session_reader import SessionReader, answer_tool_call
 from elision.providers.live.client_messages import convert_to_json
 from elision.providers.provider_table import find_provider_or_default
 from elision.providers.shared import signals
@@ -51,7 +50,7 @@ from elision.strategies.strategy import Strategy
 from elision.summarizers.factory import make_summarizer
 from elision.telemetry.diagnostics import Costs, Fault
 from elision.trajectory.events import UsageReported, WindowLearned
-from elision.trajectory.recall_names import OWN_TOOLS
+from elision.trajectory.tool_definitions import OWN_TOOLS
 
 _log: Final = logging.getLogger("elision.manager")
 #: Types that a setting may have. An option of another type is passed on as it is.

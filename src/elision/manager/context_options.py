@@ -29,16 +29,15 @@ from elision.manager.advanced_options import (
 )
 from elision.stores.store import Store
 from elision.stores.store_urls import DEFAULT_STORE
-from elision.strategies.budget import Budget
+from elision.strategies.decision_context import Budget
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
 from elision.strategies.masking import Masking
-from elision.strategies.presets import PRESET_GUARDS
-from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
-from elision.strategies.spec import describe_strategy, find_preset, parse_strategy
+from elision.strategies.selectors import Rule
+from elision.strategies.spec import PRESET_GUARDS, describe_strategy, find_preset, parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import (
@@ -49,8 +48,8 @@ from elision.trajectory.price_lookup import (
     find_prices,
 )
 from elision.trajectory.prices import Prices
-from elision.trajectory.recall_names import FIND_TOOL, OWN_TOOLS, RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.run_roles import SaidRole
+from elision.trajectory.tool_definitions import FIND_TOOL, OWN_TOOLS, RECALL_TOOL, SEARCH_TOOL
 
 #: Writes a summary; sync or async. Raises SummaryError if it cannot.
 SummaryWriter: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult | Awaitable[str | SummaryResult]"]

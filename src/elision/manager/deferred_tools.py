@@ -3,27 +3,151 @@
 Models that search tools themselves are given all definitions, with `defer_loading` and the provider's search tool. For
 any other, definitions are outlined: a call looks the same, and a tool of ours answers with the whole definition. So no
 call needs a proxy, which would hide the tool's name, and no tool is undeclared, which some servers refuse.
+
+Tools that were read before: the sessions of an agent have the same ones, so they are read once and shared.
+
+Definitions of tools in short: what a call must look like, without the words that explain it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from elision.manager.known_tools import KnownTools, read_tools
 from elision.manager.outgoing_request import IncomingRequest
-from elision.providers.live.client_messages import convert_to_json
+from elision.manager.recall_tools import list_tools
+from elision.providers.live.client_messages import convert_to_json, copy_structure
 from elision.providers.provider import Provider
 from elision.providers.shared.capabilities import Capabilities
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
-from elision.providers.shared.tool_outlines import OUTLINE_MARK, list_definitions, list_words, map_definitions
-from elision.providers.shared.tool_outlines import outline_definition as make_outline
 from elision.trajectory.events import Deferral
-from elision.trajectory.recall_names import FIND_TOOL
 from elision.trajectory.tokens import Sizer
+from elision.trajectory.tool_definitions import FIND_TOOL, TOOL_GROUPS
+
+#: Lists of tools that are kept.
+MAX_KNOWN: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTools:
+    """Tools as a client gave them.
+
+    given: its object, which it may change. copy: what that looked like. json: the tools as JSON, shared by sessions.
+    """
+
+    given: Any
+    copy: Any
+    json: tuple[Any, ...]
+
+
+#: By the identity of the client's object, which is held here, so that no other one gets it.
+_read_tools: dict[int, KnownTools] = {}
+
+
+def find_known_tools(tools: Any) -> KnownTools | None:
+    """Return what is known of `tools`; None where they are new, or were changed."""
+    found = _read_tools.get(id(tools))
+    if found is not None and found.given is tools and found.copy == tools:
+        return found
+    return None
+
+
+def read_tools(tools: Any) -> KnownTools:
+    """Return `tools` as JSON, read now if they are new."""
+    found = find_known_tools(tools)
+    if found is None:
+        found = KnownTools(tools, copy_structure(tools), tuple(map(convert_to_json, list_tools(tools))))
+        if len(_read_tools) >= MAX_KNOWN:
+            _read_tools.clear()
+        _read_tools[id(tools)] = found
+    return found
+
+
+#: Fields of a definition that hold the schema of its arguments.
+_SCHEMAS: Final = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
+#: Keywords of a schema that only explain.
+_EXPLAINS: Final = frozenset(("description", "title", "examples", "example", "default", "$comment", "$schema"))
+#: Keywords whose values are schemas by name, and keywords whose values are no schemas.
+_NAMED: Final = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"))
+_VALUES: Final = frozenset(("enum", "const", "required", "dependentRequired", "type", "$ref", "pattern", "format"))
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s|\n")
+#: Characters that an outline keeps of a description, and what it ends with.
+_DESCRIPTION: Final = 120
+OUTLINE_MARK: Final = "[outline]"
+
+
+def outline_definition(definition: Json) -> dict[str, Any]:
+    """Return a definition with the first sentence of its description, and its schema without explanations.
+
+    A call that is valid against the one is valid against the other.
+    """
+    short = {
+        name: strip_schema(value) if name in _SCHEMAS else value
+        for name, value in definition.items()
+        if name != "input_examples"
+    }
+    first = _SENTENCE.split(text_in(definition.get("description")).strip(), maxsplit=1)[0][:_DESCRIPTION]
+    return short | {"description": f"{first} {OUTLINE_MARK}".strip()}
+
+
+def strip_schema(schema: Any) -> Any:
+    """Return a JSON Schema that accepts the same values, without what only explains."""
+    if isinstance(schema, list):
+        return [strip_schema(each) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    stripped: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        if keyword in _NAMED and isinstance(value, Mapping):
+            stripped[keyword] = {name: strip_schema(each) for name, each in value.items()}
+        elif keyword in _VALUES:
+            stripped[keyword] = value
+        elif keyword not in _EXPLAINS:
+            stripped[keyword] = strip_schema(value)
+    return stripped
+
+
+def list_definitions(tool: Json) -> Iterator[Json]:
+    """Yield the definitions of functions in one element of a request's `tools`; none of a provider's own tool."""
+    for group in TOOL_GROUPS:
+        declared = tool.get(group)
+        if isinstance(declared, list):
+            yield from (each for each in declared if isinstance(each, dict) and text_in(each.get("name")))
+            return
+    function = tool.get("function")
+    definition = function if isinstance(function, dict) else tool
+    # A tool with a type of its own is the provider's, whatever else it has.
+    is_function = tool.get("type") in (None, "function", "custom") and any(name in definition for name in _SCHEMAS)
+    if is_function and text_in(definition.get("name")):
+        yield definition
+
+
+def map_definitions(tool: Json, change: Callable[[Json], Json]) -> Json:
+    """Return an element of `tools` with each of its definitions changed; the same object where none changes."""
+    changed = {id(each): change(each) for each in list_definitions(tool)}
+    if all(id(new) == old for old, new in changed.items()):
+        return tool
+    if id(tool) in changed:
+        return changed[id(tool)]
+    if id(tool.get("function")) in changed:
+        return {**tool, "function": changed[id(tool["function"])]}
+    group = next(name for name in TOOL_GROUPS if isinstance(tool.get(name), list))
+    return {**tool, group: [changed.get(id(each), each) for each in tool[group]]}
+
+
+def list_words(definition: Json) -> Iterator[str]:
+    """Yield what a definition says of itself: its name, its description, and its arguments with theirs."""
+    yield text_in(definition.get("name"))
+    yield text_in(definition.get("description"))
+    for name in _SCHEMAS:
+        properties = mapping_in(mapping_in(definition.get(name)).get("properties"))
+        for argument, schema in properties.items():
+            yield argument
+            yield text_in(mapping_in(schema).get("description"))
+
 
 #: Tokens of definitions that stay whole, in the client's order.
 TOOL_BUDGET: Final = 2_000
@@ -105,7 +229,7 @@ def defer_definitions(
         if tokens <= left:
             left -= tokens
             continue
-        staying = provider.list_seen_deferred(each) if is_native else [make_outline(each)]
+        staying = provider.list_seen_deferred(each) if is_native else [outline_definition(each)]
         saved += tokens - sum(count_definition(part, sizer) for part in staying)
         deferred.append(text_in(each.get("name")))
     if saved < LEAST_SAVING:
@@ -149,7 +273,7 @@ def _arrange(given: KnownTools, deferral: Deferral, provider: Provider) -> SentT
     if deferral.form == "outline":
         added = (provider.render_tool(FIND_TOOL_DEFINITION),)
         outlined = [
-            map_definitions(tool, lambda each: make_outline(each) if each.get("name") in names else each)
+            map_definitions(tool, lambda each: outline_definition(each) if each.get("name") in names else each)
             for tool in given.json
         ]
         sent = [*outlined, *added]

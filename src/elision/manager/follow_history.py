@@ -20,7 +20,7 @@ from elision.errors import (
     UnknownHandle,
     describe_error,
 )
-from elision.manager.branch import HistoryChange, SessionBranch
+from elision.manager.branch import HistoryChange, SessionBranch, ingest_turns
 from elision.manager.branch_lookup import BranchLookup
 from elision.manager.changed_prefixes import (
     HeadChange,
@@ -28,6 +28,8 @@ from elision.manager.changed_prefixes import (
     describe_head_change,
     find_edited_message,
     find_head_change,
+    may_hold_placeholder,
+    restore_results,
 )
 from elision.manager.deferred_tools import (
     NO_DEFERRAL,
@@ -36,41 +38,34 @@ from elision.manager.deferred_tools import (
     arrange_tools,
     choose_deferral,
     describe_deferral,
+    find_known_tools,
     is_deferred_in,
 )
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
-from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History, find_history_end
-from elision.manager.ingest import ingest_turns
-from elision.manager.known_tools import find_known_tools
-from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
 from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_TRIMMED, NOTE_UNRELATED, describe_wrong_dialect
-from elision.manager.returned_placeholders import may_hold_placeholder, restore_results
-from elision.manager.shared_log import LogWriter, has_same_turns
+from elision.manager.shared_log import FaultReports, LogFactory, LogWriter, find_opened_event, has_same_turns
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
     choose_policy_elsewhere,
     choose_thinking_policy,
     has_bound_thinking,
 )
-from elision.providers.detect import (
+from elision.providers.live.parsed_message import LiveDialect, ParsedMessage
+from elision.providers.provider import Provider
+from elision.providers.provider_table import (
     detect_provider,
     find_message_provider,
+    find_provider,
     find_tools_provider,
     recognize_provider,
 )
-from elision.providers.live.parsed_message import ParsedMessage
-from elision.providers.live.pieces import LiveDialect
-from elision.providers.provider import Provider
-from elision.providers.provider_table import find_provider
 from elision.providers.shared.capabilities import Capabilities, find_capabilities
 from elision.trajectory.events import Deferral
-from elision.trajectory.text_protocol import ObservationRole
-from elision.trajectory.turn import Head, Turn
-from elision.trajectory.turn_builder import OPENING_TURNS, TOOL_OUTPUT
+from elision.trajectory.turn import OPENING_TURNS, TOOL_OUTPUT, Head, ObservationRole, Turn
 
 #: Tokens of a history above which a call is prepared off the event loop, however little is new: to summarize it, or to
 #: fit it into a budget, is work on all of it. Below, that is a few milliseconds, and a change of threads costs as much.

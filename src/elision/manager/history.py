@@ -14,16 +14,22 @@ from operator import is_, is_not, ne
 from typing import Any, Final
 
 from elision.manager.request_notes import holds_placeholder
-from elision.providers.live.client_messages import copy_structure, read_client_message
+from elision.providers.live.client_messages import copy_structure, is_known, read_client_message
 from elision.providers.live.conversation import Conversation
-from elision.providers.live.foreign import is_known
 from elision.providers.live.live_renderer import Entry, LiveRenderer
 from elision.providers.live.live_turns import LiveTurns
-from elision.providers.live.parsed_message import ParsedMessage, parse_message
-from elision.providers.live.pieces import LiveDialect, Location, Piece, chain_digest, digest_pieces, tag_pieces
+from elision.providers.live.parsed_message import (
+    LiveDialect,
+    Location,
+    ParsedMessage,
+    Piece,
+    chain_digest,
+    digest_pieces,
+    parse_message,
+    tag_pieces,
+)
 from elision.providers.shared.json_reading import text_in
-from elision.trajectory.text_protocol import ObservationRole
-from elision.trajectory.turn import Message
+from elision.trajectory.turn import Message, ObservationRole
 
 #: Newest messages that are compared at every call.
 _ALWAYS_COMPARED: Final = 64

@@ -11,10 +11,9 @@ import msgspec
 
 from elision.errors import BudgetError, ConflictError, SettingError
 from elision.manager import recall_tools
-from elision.manager.branch import HistoryChange
+from elision.manager.branch import HistoryChange, find_newest_call
 from elision.manager.context_view import ContextView
 from elision.manager.drivers import Steps
-from elision.manager.ingest import find_newest_call
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.provider_table import find_provider_or_default

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.errors import UnknownHandle
-from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.plan import Key, make_handle
+from elision.trajectory.trajectory import join_assistant_text
 from elision.trajectory.turn import Turn
 
 #: Largest answer of one recall, in characters; about 4,000 tokens.

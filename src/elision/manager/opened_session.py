@@ -12,9 +12,8 @@ from typing import Final, TypeVar
 
 from elision.errors import CorruptError, UnknownHandle
 from elision.manager.branch import SessionBranch
-from elision.manager.caller_lock import CallerLock
 from elision.manager.context_options import Options
-from elision.manager.drivers import Steps, run_off_loop, run_steps, run_steps_async
+from elision.manager.drivers import CallerLock, Steps, run_off_loop, run_steps, run_steps_async
 from elision.manager.preparation import CallPreparer
 from elision.manager.prepared_calls import PreparedCalls
 from elision.manager.summary_worker import SummaryRunner

@@ -1,8 +1,17 @@
-"""From a view to the request: the client's messages with placeholders, breakpoints, and what bound thinking needs."""
+"""From a view to the request: the client's messages with placeholders, breakpoints, and what bound thinking needs.
+
+Set OpenAI's own cache breakpoints: the field `prompt_cache_breakpoint` of a part of a message (models from 5.6 on).
+
+A request writes the prefix up to its newest message by itself. It looks for earlier ones at its breakpoints, and at the
+ends of its 20 newest messages (guide of 2026-09-23). So after a rewrite further in front, what is left is found only at
+a breakpoint.
+Breakpoints stand on text, images and files that the client sends, never on what the model said, and not on
+`instructions`. Up to three are written beside the newest message. A text is the same prompt as a list of one text part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,12 +23,57 @@ from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy
 from elision.providers.anthropic.breakpoints import find_breakpoints
 from elision.providers.live.client_messages import convert_to_json, remove_tags
 from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
-from elision.providers.live.pieces import LiveDialect
-from elision.providers.shared import prompt_breakpoints
+from elision.providers.live.parsed_message import LiveDialect
 from elision.providers.shared.capabilities import Capabilities
-from elision.providers.shared.json_reading import Json, mapping_in
+from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
 from elision.trajectory.plan import Key, LivePrefix
 from elision.trajectory.view import View
+
+FIELD: Final = "prompt_cache_breakpoint"
+BREAKPOINT: Final[Mapping[str, str]] = {"mode": "explicit"}
+
+#: Responses: the items beside messages whose output may be a list of parts.
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+#: The parts that may bear a breakpoint, for each role or type of item.
+_CHAT_PARTS: Final = ("text", "image_url", "input_audio", "file")
+_RESPONSES_PARTS: Final = ("input_text", "input_image", "input_file")
+
+
+def sets_own_breakpoints(messages: Iterable[Json], options: object) -> bool:
+    """Return whether a client chooses the breakpoints itself. options: its `prompt_cache_options`."""
+    if mapping_in(options).get("mode") == "explicit":
+        return True
+    contents = (message.get(name) for message in messages for name in ("content", "output"))
+    return any(part.get(FIELD) for content in contents for part in mappings_in(content))
+
+
+def add_breakpoint(message: Json, *, responses: bool) -> dict[str, Any] | None:
+    """Return `message` with a breakpoint at its end; None where it can bear none.
+
+    responses: whether it is an item of the Responses API.
+    """
+    field = "output" if responses and message.get("type") in _OUTPUTS else "content"
+    if field == "content" and not _is_client_message(message, responses=responses):
+        return None
+    content = message.get(field)
+    if isinstance(content, str):
+        content = [{"type": "input_text" if responses else "text", "text": content}]
+    parts = mappings_in(content)
+    if not parts or content != parts or not _can_bear(parts[-1], _RESPONSES_PARTS if responses else _CHAT_PARTS):
+        return None
+    return {**message, field: [*parts[:-1], {**parts[-1], FIELD: dict(BREAKPOINT)}]}
+
+
+def _is_client_message(message: Json, *, responses: bool) -> bool:
+    if responses and text_in(message.get("type")) not in ("", "message"):
+        return False
+    return message.get("role") in ("system", "developer", "user", *(() if responses else ("tool",)))
+
+
+def _can_bear(part: Json, kinds: Iterable[str]) -> bool:
+    kind = text_in(part.get("type"))
+    return kind in kinds and (not kind.endswith("text") or bool(text_in(part.get("text")).strip()))
+
 
 #: First and newest messages of a request that are searched for cache breakpoints of the client. The newest are twice as
 #: many as the blocks that a breakpoint looks back.
@@ -131,7 +185,7 @@ def build_request(
 
 def takes_prompt_breakpoints(model: Capabilities, dialect: LiveDialect) -> bool:
     """Return whether a request to `model` may have OpenAI's breakpoints."""
-    return model.mark_field == prompt_breakpoints.FIELD and dialect.name in ("openai", "openai-responses")
+    return model.mark_field == FIELD and dialect.name in ("openai", "openai-responses")
 
 
 def sets_own_prompt_breakpoints(incoming: IncomingRequest) -> bool:
@@ -139,7 +193,7 @@ def sets_own_prompt_breakpoints(incoming: IncomingRequest) -> bool:
     newest = incoming.messages[max(FIRST_MESSAGES, len(incoming.messages) - NEWEST_MESSAGES) :]
     read = map(convert_to_json, (*incoming.first_messages, *newest))
     options = convert_to_json(incoming.body_fields.get("prompt_cache_options"))
-    return prompt_breakpoints.sets_own_breakpoints(map(mapping_in, read), options)
+    return sets_own_breakpoints(map(mapping_in, read), options)
 
 
 def needs_breakpoints(who: CacheControl, log: Log) -> bool:
@@ -227,7 +281,7 @@ def _add_prompt_breakpoints(messages: list[Any], history: History, view: View) -
         block = history.splice.find_last_block(end)
         if block is not None:
             message = mapping_in(convert_to_json(messages[block[0]]))
-            marked = prompt_breakpoints.add_breakpoint(message, responses=history.dialect.name == "openai-responses")
+            marked = add_breakpoint(message, responses=history.dialect.name == "openai-responses")
             if marked is not None:
                 messages[block[0]] = marked
 

@@ -29,9 +29,7 @@ from elision.manager import recall_tools
 from elision.manager.branch import SessionBranch
 from elision.manager.context_options import Options
 from elision.manager.drivers import Steps
-from elision.manager.fault_reports import FaultReports
 from elision.manager.follow_history import HistoryFollower, IncomingCall
-from elision.manager.log_factory import LogFactory, find_opened_event
 from elision.manager.outgoing_request import (
     ClientBreakpoints,
     build_live_prefix,
@@ -40,7 +38,7 @@ from elision.manager.outgoing_request import (
     sets_own_prompt_breakpoints,
     takes_prompt_breakpoints,
 )
-from elision.manager.shared_log import LogWriter
+from elision.manager.shared_log import FaultReports, LogFactory, LogWriter, find_opened_event
 from elision.providers.anthropic.bound_thinking import find_editable_from, find_newest_thinking
 from elision.stores.store import Store
 from elision.telemetry.diagnostics import Fault

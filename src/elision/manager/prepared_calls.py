@@ -22,7 +22,7 @@ from elision.manager import recall_tools
 from elision.manager.branch import HistoryChange, SessionBranch, session_name
 from elision.manager.call_diagnostics import CallFacts, build_diagnostics, build_failed_diagnostics, compute_costs
 from elision.manager.context_options import Listener, Options
-from elision.manager.context_view import AdmissionCheck, ContextView, SessionStatus
+from elision.manager.context_view import AdmissionCheck, ContextView, PromptSource, SessionStatus
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
@@ -36,7 +36,6 @@ from elision.manager.outgoing_request import (
     needs_breakpoints,
 )
 from elision.manager.preparation import CallPreparer
-from elision.manager.prompt_text import PromptSource
 from elision.manager.request_notes import (
     MOST_SECONDS,
     NOTE_BACKWARDS,
@@ -50,9 +49,9 @@ from elision.manager.think_time import Deferred, ThinkTime
 from elision.providers.live.client_messages import remove_tags
 from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault
-from elision.telemetry.samples import is_deferrable
-from elision.trajectory.encodable import make_encodable
+from elision.telemetry.metric_table import is_deferrable
 from elision.trajectory.events import UsageReported
+from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.view import View
 
 _log: Final = logging.getLogger("elision.manager")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
 
-from elision.providers.detect import find_message_provider
-from elision.providers.live.pieces import Piece
+from elision.providers.live.parsed_message import Piece
 from elision.providers.provider import Provider
+from elision.providers.provider_table import find_message_provider
 
 #: The note of a message of a view that came back in the client's list.
 NOTE_VIEW_RETURNED: Final = (

@@ -18,8 +18,7 @@ from elision.errors import CorruptError, PriceError, SpecError
 from elision.manager.branch import SessionBranch, make_branch
 from elision.manager.call_diagnostics import CallFacts, build_context_report, build_diagnostics
 from elision.manager.context_options import describe_without_recall_rules
-from elision.manager.ledger import Ledger
-from elision.manager.summary_list import SessionSummary, make_entry
+from elision.manager.ledger import Ledger, SessionSummary, make_entry
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.guards import Guards

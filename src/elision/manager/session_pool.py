@@ -1,16 +1,22 @@
-"""The sessions of an application that runs many agents: a context manager for each history, over one store."""
+"""The sessions of an application that runs many agents: a context manager for each history, over one store.
+
+Which sessions of a pool to close: those that are idle for too long, too many or too large.
+
+The library's `Sessions` and the gateway's registry decide alike.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Final, Never, Self, Unpack
+from typing import Final, Never, Protocol, Self, TypeVar, Unpack
 
 from elision.errors import ElisionError, SettingError
 from elision.manager.advanced_options import Advanced, CacheControl
@@ -23,11 +29,58 @@ from elision.manager.context_options import (
     check_positions,
     is_session_name,
 )
-from elision.manager.eviction import PoolLimits, select_evictable
 from elision.manager.opened_session import OpenedSession
 from elision.stores.store import SessionInfo, Store
 from elision.stores.store_urls import open_or_replace, open_store
 from elision.strategies.strategy import Strategy
+
+
+class PooledSession(Protocol):
+    """A session as a pool sees it. last_used: in seconds, by the pool's clock."""
+
+    last_used: float
+
+    @property
+    def memory_bytes(self) -> int:
+        """Estimate the bytes of memory that it holds."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether somebody works with it, so that it must not be closed."""
+        ...
+
+
+_S = TypeVar("_S", bound=PooledSession)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """What a pool holds at most: sessions, bytes of memory, and seconds that one of them may be idle."""
+
+    sessions: int
+    idle_seconds: float
+    memory_bytes: float = math.inf
+
+
+def select_evictable(
+    sessions: Iterable[_S], limits: PoolLimits, *, count: int, held_bytes: int, now: float, keep: _S
+) -> list[_S]:
+    """Return the sessions to close, so that the others keep within `limits`. Busy ones and `keep` are never among them.
+
+    sessions: least recently used first. count, held_bytes: of all of them. now: in seconds.
+    """
+    evictable: list[_S] = []
+    for session in sessions:
+        fits = count <= limits.sessions and held_bytes <= limits.memory_bytes
+        if fits and now - session.last_used <= limits.idle_seconds:
+            break
+        if session is not keep and not session.is_busy:
+            count -= 1
+            held_bytes -= session.memory_bytes
+            evictable.append(session)
+    return evictable
+
 
 #: Sessions that are held at most, by default.
 DEFAULT_LIMIT: Final = 256

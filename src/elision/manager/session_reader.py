@@ -1,4 +1,7 @@
-"""The session of a context manager: its name, what was hidden in it, and what is reported of it."""
+"""The session of a context manager: its name, what was hidden in it, and what is reported of it.
+
+Read again what was hidden: by the caller, and by the model through the recall tools.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,117 @@ import copy
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from elision.errors import UnknownHandle
-from elision.manager import recall_definitions
+from elision.errors import CorruptError, ElisionError, UnknownHandle
+from elision.manager import recall_tools
+from elision.manager.branch import SessionBranch, trace_turn
 from elision.manager.call_diagnostics import build_context_report, count_message
 from elision.manager.context_options import describe_without_recall_rules
-from elision.manager.drivers import make_steps
-from elision.manager.observation_recall import answer_tool_call, recall_text, search_history
-from elision.manager.observation_text import TextPart
+from elision.manager.deferred_tools import find_definitions
+from elision.manager.drivers import ComputeOn, Steps, StoreCall, make_steps
+from elision.manager.ledger import SessionSummary, list_summaries
+from elision.manager.observation_text import TextPart, extract_part, find_text, format_handle, parse_handle
 from elision.manager.opened_session import OpenedSession
-from elision.manager.recall_definitions import RecallTool
-from elision.manager.summary_list import SessionSummary, list_summaries
-from elision.stores.store import Hit
+from elision.manager.recall_tools import RecallTool
+from elision.stores.store import Hit, SessionInfo
 from elision.telemetry.context_report import ContextReport
+from elision.trajectory.events import ObservationRecalled
+from elision.trajectory.foreign_text import make_encodable
+from elision.trajectory.plan import Key
+from elision.trajectory.tool_definitions import FIND_TOOL, SEARCH_TOOL
+from elision.trajectory.turn import Turn
+
+
+def answer_tool_call(opened: OpenedSession, name: str, arguments: str | Mapping[str, Any]) -> Steps[str]:
+    try:
+        values = recall_tools.parse_arguments(arguments)
+        if name == FIND_TOOL:
+            query = recall_tools.read_text_argument(values, "query")
+            arranged = opened.preparer.follower.arranged
+            text = find_definitions(arranged.given.json if arranged else (), query)
+        elif name == SEARCH_TOOL:
+            query = recall_tools.read_text_argument(values, "query")
+            hits = yield from search_history(opened, query, limit=20)
+            text = recall_tools.format_hits(hits)
+        else:
+            handle = recall_tools.read_text_argument(values, "handle")
+            part = recall_tools.parse_part(values)
+            text = yield StoreCall(lambda: recall_text(opened, handle, part, by="tool"))
+        # The answer is put into a request. The stored text may have halves of surrogate pairs, which no UTF-8 has.
+        return make_encodable(text)
+    except ElisionError as error:
+        return f"[not found: {error}]"
+    except Exception:  # noqa: BLE001 - the boundary of I9: the agent's loop goes on
+        opened.calls.log_error("a recall failed")
+        return "[not found: the recall failed]"
+
+
+def recall_text(opened: OpenedSession, handle: str, part: TextPart, by: str) -> str:
+    session, key = parse_handle(handle)
+    text = extract_part(_read_text(opened, session, key), part)
+    branch = opened.preparer.branch
+    if branch is not None:
+        tokens = opened.preparer.logs.sizer.count(text)
+        branch.log.record_event(ObservationRecalled(call=branch.log.state.calls, key=key, tokens=tokens, by=by))
+    return text
+
+
+def search_history(opened: OpenedSession, query: str, limit: int) -> Steps[list[Hit]]:
+    yield ComputeOn.WORKER
+    branch: SessionBranch = yield StoreCall(opened.find_branch)
+    if opened.options.is_shared and branch is opened.preparer.branch:
+        yield from opened.preparer.writer.catch_up(branch)
+    else:
+        yield from opened.preparer.writer.write_branch(branch)
+    hits: list[Hit] = yield StoreCall(lambda: opened.store.search(branch.key, query, limit))
+    return hits
+
+
+def _read_text(opened: OpenedSession, session: str, key: Key) -> str:
+    """Return the raw text under `key` (position 0: the whole turn).
+
+    session: whose; if "" this one's, or else that of the nearest it came from. Of those only what they handed on.
+    Raises UnknownHandle, StoreError.
+    """
+    try:
+        branch = opened.find_branch()
+    except CorruptError:
+        # What can be read of it is found turn by turn.
+        turns = opened.store.turns(opened.preparer.session, key[0], key[0])
+        if not turns:
+            raise UnknownHandle(
+                f"session {opened.preparer.session!r} keeps nothing under {format_handle(key)}"
+            ) from None
+        return _extract_text(turns[0], key)
+    turns = branch.log.state.turns
+    own = turns[key[0] - 1] if key[0] <= len(turns) else None
+    if session in ("", branch.key) and own is not None:
+        return _extract_text(own, key)
+    find_info = partial(_find_info, opened)
+    for ancestor, turn in trace_turn(opened.store, find_info, branch.new, key[0], turn=own, events=branch.log.events):
+        if session == ancestor and turn is None:
+            raise UnknownHandle(f"session {session[:60]!r} shares nothing under {format_handle(key)} with this one")
+        if session in ("", ancestor) and turn is not None:
+            return _extract_text(turn, key)
+    if session in ("", branch.key):
+        raise UnknownHandle(f"session {opened.preparer.session!r} keeps nothing under {format_handle(key)}")
+    raise UnknownHandle(f"this session did not come from {session[:60]!r}")
+
+
+def _find_info(opened: OpenedSession, session: str) -> SessionInfo | None:
+    try:
+        return opened.store.info(session)
+    except UnknownHandle:
+        return None
+
+
+def _extract_text(turn: Turn, key: Key) -> str:
+    found = find_text(turn, key)
+    if found is None:
+        raise UnknownHandle(f"turn {key[0]} has {len(turn.observations)} results, not {key[1]}")
+    return found
+
 
 _log: Final = logging.getLogger("elision.manager")
 
@@ -79,7 +179,7 @@ class SessionReader:
                 call=partial(self._call_tool, tool["name"]),
                 call_async=partial(self._call_tool_async, tool["name"]),
             )
-            for tool in recall_definitions.RECALL_TOOL_DEFINITIONS
+            for tool in recall_tools.RECALL_TOOL_DEFINITIONS
         ]
 
     def _call_tool(self, name: str, arguments: str | Mapping[str, object]) -> str:

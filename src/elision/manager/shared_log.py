@@ -8,25 +8,34 @@ dropped: the turns are in the client's messages, and the decision is made again.
 A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
 
 Where the store cannot read what it has of a log, the log in memory is written whole to a new session beside it.
+
+What fails in a call without ending it: logged, redacted, and reported in the diagnostics of the call.
+
+Make the logs of one context manager: under its strategy and prices, with its extractors and redaction.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from elision.errors import ConflictError, CorruptError, StoreError
+from elision.engine import Log, LogSetup
+from elision.errors import CallbackError, ConflictError, CorruptError, StoreError, words_of_error
 from elision.manager.branch import SessionBranch, TurnTotals, has_session, map_nodes
+from elision.manager.context_options import Options
 from elision.manager.drivers import Steps, StoreCall
-from elision.manager.fault_reports import FaultReports
 from elision.manager.history import History
-from elision.manager.log_factory import LogFactory
+from elision.manager.recall_tools import RECALL_TOOL_DEFINITIONS, RecallEntry
 from elision.stores.set_aside import set_aside
 from elision.stores.store import NonBlockingLength, Store
 from elision.stores.store_errors import DamagedStoreError, name_check_command
 from elision.stores.store_urls import describe_set_aside
+from elision.strategies.spec import describe_strategy
+from elision.telemetry.diagnostics import Fault, FaultKind
 from elision.trajectory.events import (
     Event,
     HeadSet,
@@ -42,6 +51,116 @@ from elision.trajectory.events import (
     UsageReported,
     WindowLearned,
 )
+from elision.trajectory.tokens import Sizer, make_counter
+
+_log: Final = logging.getLogger("elision.manager")
+
+
+class FaultReports:
+    """The faults of the newest call, each once. session: the name under which they are logged."""
+
+    def __init__(self, options: Options, session: str) -> None:
+        self.options = options
+        self.session = session
+        self.faults: list[Fault] = []
+        #: Of what happened before the next call.
+        self.early_faults: list[Fault] = []
+
+    def begin_call(self) -> None:
+        """Forget the faults of the call before."""
+        self.faults[:] = self.early_faults
+        self.early_faults.clear()
+
+    def add_fault(self, kind: FaultKind, error: Exception, then: str = "") -> None:
+        """Report a failure that does not end the call. then: what was done. Raises it with `on_fault="raise"`."""
+        if isinstance(error, CorruptError):
+            cause = error
+            error = CorruptError(name_check_command(str(cause)))
+            error.__cause__ = cause
+        if self.options.advanced.on_fault == "raise" and kind != "budget":
+            raise error
+        fault = self._make_fault(kind, error, then)
+        if fault not in self.faults:
+            self.faults.append(self._log_fault(fault))
+
+    def log_fault(self, kind: FaultKind, error: Exception) -> Fault:
+        """Log a failure that is in no call, and return it."""
+        return self._log_fault(self._make_fault(kind, error))
+
+    def _make_fault(self, kind: FaultKind, error: Exception, then: str = "") -> Fault:
+        what = self.options.advanced.redaction.redact_text("; ".join(filter(None, (words_of_error(error), then))))
+        cause: BaseException = error
+        if isinstance(error, CallbackError) and error.__cause__:
+            cause = error.__cause__
+        return Fault(kind=kind, cause=type(cause).__name__, what=what[:500])
+
+    def _log_fault(self, fault: Fault) -> Fault:
+        _log.warning("session %s: %s: %s", self.session, fault.kind, fault.what)
+        return fault
+
+
+class LogFactory:
+    """Makes logs.
+
+    notes: what the diagnostics of every call say about the options. extractor_failures: why the user's extractors
+    failed, until the diagnostics report it.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.strategy = options.effective_strategy
+        self.prices = options.find_prices()
+        self.sizer = Sizer(make_counter(options.advanced.tokens)).count_as(self.prices.tokenizer)
+        #: A list of its own: the table is a key in a cache, which must not keep the session in memory.
+        self.extractor_failures: list[CallbackError] = []
+        # Without the user's it stays the built-in table, in whose cache the digest finds what placeholders looked up.
+        self.extractors = options.extractor_table
+        if options.advanced.extractors:
+            self.extractors = replace(self.extractors, report=self.extractor_failures.append)
+        missing_prices = options.describe_missing_prices()
+        self.notes = (missing_prices,) if missing_prices else ()
+        if missing_prices:
+            _warn_once(missing_prices)
+
+    def make_log(self, events: Sequence[Event]) -> Log:
+        """Return the log that has `events`."""
+        strategy = self.strategy
+        opened = find_opened_event(events)
+        if opened is not None and opened.handles != strategy.handles:
+            # Whether placeholders name handles is fixed with the first of them.
+            strategy = replace(strategy, handles=opened.handles)
+        setup = LogSetup(strategy, self.prices, self.sizer, self.extractors, self.options.advanced.redaction)
+        return Log.fold(events, setup)
+
+    def make_opened_event(self, entry: RecallEntry, *, is_served: bool) -> SessionOpened:
+        """Return the first record of a new log.
+
+        entry: when the recall tools enter. is_served: whether the model can call them, as far as is known now.
+        """
+        return SessionOpened(
+            strategy=describe_strategy(self.strategy),
+            dialect=self.options.advanced.dialect,
+            handles=self.strategy.handles and is_served,
+            offer=entry,
+            tools=RECALL_TOOL_DEFINITIONS if entry in ("first", "start") else (),
+            shadow=self.options.shadow,
+            role=self.options.role,
+        )
+
+
+def find_opened_event(events: Sequence[Event]) -> SessionOpened | None:
+    """Return the newest record that says how the session was opened."""
+    for event in reversed(events):
+        if isinstance(event, SessionOpened):
+            return event
+    return None
+
+
+@lru_cache(maxsize=256)
+def _warn_once(note: str) -> None:
+    """Write `note` to the log, once a process: each session of the model has it."""
+    _log.warning("%s", note)
+
 
 #: How often a call is prepared again because others wrote meanwhile.
 PASS_TRIES: Final = 3

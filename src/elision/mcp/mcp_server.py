@@ -21,8 +21,7 @@ from pydantic import Field
 
 from elision.errors import ElisionError
 from elision.manager.observation_text import TextPart
-from elision.mcp.session_scope import flatten_text
-from elision.mcp.stored_sessions import MAX_ENTRIES, StoredSessions
+from elision.mcp.stored_sessions import MAX_ENTRIES, StoredSessions, flatten_text
 
 _Message: TypeAlias = MutableMapping[str, Any]
 _Receive: TypeAlias = Callable[[], Awaitable[_Message]]

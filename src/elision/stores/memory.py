@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from elision.stores.batch_ids import check_batch_id, pack_batch_mark, recognize_append
-from elision.stores.packing import measure_event
+from elision.stores.packing import check_batch_id, measure_event, pack_batch_mark, recognize_append
 from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_base import StoreBase
 from elision.stores.store_errors import (

@@ -15,10 +15,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from elision.errors import CorruptError
-from elision.stores.batch_ids import check_batch_id, recognize_append
-from elision.stores.packing import PackedRecords, extract_turn
-from elision.stores.readable_tables import list_changes
-from elision.stores.sql_dialect import SqlDialect, load_statements
+from elision.stores.packing import PackedRecords, check_batch_id, extract_turn, recognize_append
+from elision.stores.sql_dialect import SqlDialect, list_changes, load_statements
 from elision.stores.store import Footprint, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_base import StoreBase
 from elision.stores.store_errors import missing_session_error, stale_writer_error

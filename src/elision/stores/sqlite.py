@@ -3,6 +3,12 @@
 The tables for people, `agent_context_turns` and its like, are there where the store's URL has `?turns=full`. They
 follow the log: a process that opens the file without that does not write them, and the next one that has it writes
 what they lack.
+
+Search in a SQLite store: an index of three-letter runs finds candidate turns, whose texts decide.
+
+The index is no part of an append. A search first brings it up to date, for its session alone and only where much is
+new; so the work is O(new), and a session that is never searched, or short, has no index. Where SQLite lacks FTS5, or
+the file cannot be written now, everything is scanned: the same hits, later.
 """
 
 from __future__ import annotations
@@ -19,28 +25,91 @@ from pathlib import Path
 from typing import Any, Final
 
 from elision.errors import CorruptError, StoreError, UnknownHandle
-from elision.stores import sqlite_search
-from elision.stores.batch_ids import check_batch_id, pack_batch_mark
-from elision.stores.packing import Blob, PackedRecords, get_packer, is_text
+from elision.stores.packing import Blob, PackedRecords, check_batch_id, get_packer, is_text, pack_batch_mark
 from elision.stores.sql_dialect import SqlDialect, split_statements
 from elision.stores.sql_store import SqlAppend, SqlStore
-from elision.stores.sqlite_check import find_damage
-from elision.stores.sqlite_file import BUSY_SECONDS, SqliteFile
-from elision.stores.sqlite_rows import (
+from elision.stores.sqlite_check import (
     SPAN,
     count_stored_bytes,
     count_used_bytes,
     decode_key,
     encode_key,
     fetch_text,
+    find_damage,
     record_id,
     shorten_node,
     split_addresses,
 )
+from elision.stores.sqlite_file import BUSY_SECONDS, SqliteFile
 from elision.stores.store import Finding, NewSession, PurgeResult
+from elision.stores.store_base import list_texts, split_words
 from elision.stores.store_errors import missing_session_error, session_exists_error, short_parent_error
-from elision.trajectory.events import Event
+from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.turn import Turn
+
+#: Records after the indexed ones that are scanned rather than indexed.
+SCANNED: Final = 512
+#: Runs of letters asked for at most: more make no query that is longer to answer any sharper.
+_ASKED: Final = 64
+_RUN: Final = 3
+
+_INSERT: Final = "INSERT INTO trigrams (rowid, letters) VALUES (?, ?)"
+_FOUND: Final = "SELECT rowid FROM trigrams WHERE trigrams MATCH ? AND rowid BETWEEN ? AND ?"
+_COVERED: Final = "UPDATE sessions SET indexed = ? WHERE id = ?"
+
+
+def can_index(connection: sqlite3.Connection) -> bool:
+    """Return whether this SQLite has FTS5."""
+    options = connection.execute("PRAGMA compile_options").fetchall()
+    return ("ENABLE_FTS5",) in options
+
+
+def build_entries(events: Iterable[tuple[int, Event]]) -> list[tuple[int, str]]:
+    """Return what the index is to hold of `events` (with their records' ids); long work that needs no lock."""
+    entries = []
+    for record, event in events:
+        if not isinstance(event, TurnAdded | TurnAmended):
+            continue
+        words: set[str] = set()
+        for _, _, text in list_texts(event.turn):
+            words.update(split_words(text))
+        trigrams = _list_trigrams(words)
+        if trigrams:
+            entries.append((record, " ".join(trigrams)))
+    return entries
+
+
+def add_entries(connection: sqlite3.Connection, session: int, entries: Iterable[tuple[int, str]], covered: int) -> None:
+    """Put `entries` of session `session` into the index, which then covers its first `covered` records."""
+    for statement in split_statements("sqlite_search.sql"):
+        connection.execute(statement)
+    connection.executemany(_INSERT, entries)
+    connection.execute(_COVERED, (covered, session))
+
+
+def find_candidates(connection: sqlite3.Connection, words: Sequence[str], first: int, last: int) -> set[int] | None:
+    """Return ids of the records first ... last that may hold all of `words`; None: the index does not know."""
+    asked = sorted(_list_trigrams(words))[:_ASKED]
+    if last < first or not asked or not can_index(connection):
+        return None
+    query = " AND ".join(f'"{letters}"' for letters in asked)
+    return {record for (record,) in connection.execute(_FOUND, (query, first, last))}
+
+
+def drop_index(connection: sqlite3.Connection) -> None:
+    """Forget the index; searches make it again. Where SQLite cannot, it stays: ids of sessions are never used twice."""
+    if can_index(connection):
+        connection.execute("DROP TABLE IF EXISTS trigrams")
+        connection.execute("UPDATE sessions SET indexed = 0 WHERE indexed > 0")
+
+
+def _list_trigrams(words: Iterable[str]) -> set[str]:
+    trigrams = set()
+    for word in set(words):
+        for start in range(len(word) - _RUN + 1):
+            trigrams.add(word[start : start + _RUN])
+    return trigrams
+
 
 #: Records read at a time where a whole log is read.
 _CHUNK: Final = 256
@@ -96,7 +165,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         self._file = SqliteFile(path, busy_seconds=busy_seconds, read_only=read_only)
         super().__init__(self._file, _DIALECT)
         with self._file.use_connection() as connection:
-            self._can_index = sqlite_search.can_index(connection)
+            self._can_index = can_index(connection)
         self._shows_turns = shows_turns and not read_only
         if self._shows_turns:
             self._show_all_turns()
@@ -211,7 +280,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
                 cursor.execute(f"DELETE FROM agent_context_{table} WHERE session_id = ?", (id,))
         if indexed:
             # An index without content cannot take out one session's words; searches make it again, one by one.
-            sqlite_search.drop_index(cursor)
+            drop_index(cursor)
         return before - count_used_bytes(cursor)
 
     def _count_uses(self, cursor: sqlite3.Connection, first: int, last: int) -> Counter[bytes]:
@@ -226,7 +295,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
         before = self._file.read(count_used_bytes)
         if max_bytes is not None and before > max_bytes:
             # The index can be made again; sessions cannot.
-            self._file.write(sqlite_search.drop_index)
+            self._file.write(drop_index)
         gone = super().purge(older_than=older_than, max_bytes=max_bytes).sessions
         if not gone:
             return PurgeResult(sessions=(), freed_bytes=0)
@@ -297,7 +366,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
             pass
         with self._file.read_transaction() as connection:
             id, _, indexed = self._find_indexed(connection, session)
-            candidates = sqlite_search.find_candidates(connection, words, record_id(id, 1), record_id(id, indexed))
+            candidates = find_candidates(connection, words, record_id(id, 1), record_id(id, indexed))
             positions = (position for (position,) in connection.execute(self._sql["turns_back"], (id,)))
             if candidates is not None:
                 positions = (each for each in positions if each > indexed or record_id(id, each) in candidates)
@@ -306,7 +375,7 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
     def _update_index(self, session: str) -> None:
         """Bring the search index up to a log, where that is worth it and possible. Raises StoreError."""
         id, records, indexed = self._file.read(lambda connection: self._find_indexed(connection, session))
-        if records - indexed <= sqlite_search.SCANNED or not self._can_index:
+        if records - indexed <= SCANNED or not self._can_index:
             return
         while indexed < records:
             covered = min(indexed + _INDEXED_AT_ONCE, records)
@@ -316,12 +385,12 @@ class SqliteStore(SqlStore[sqlite3.Connection]):
                 chunk = list(self._read_span(connection, id, indexed + 1, covered))
             if len(chunk) < covered - indexed:
                 raise self._file.make_corrupt_error(f"records of session {session!r} are missing")
-            entries = sqlite_search.build_entries((record_id(id, position), event) for position, event in chunk)
+            entries = build_entries((record_id(id, position), event) for position, event in chunk)
             with self._file.write_transaction() as connection:
                 now, _, indexed_now = self._find_indexed(connection, session)
                 if (now, indexed_now) != (id, indexed):
                     return
-                sqlite_search.add_entries(connection, id, entries, covered)
+                add_entries(connection, id, entries, covered)
             indexed = covered
 
     def _find_indexed(self, cursor: sqlite3.Connection, session: str) -> tuple[int, int, int]:

@@ -1,21 +1,174 @@
-"""Reading a whole SQLite store and saying what is wrong with it."""
+"""Reading a whole SQLite store and saying what is wrong with it.
+
+SQLite's write-ahead log, read to find what SQLite leaves out without a word.
+
+SQLite takes the frames of the log up to the first that is wrong, since a power cut leaves such an end. Where more than
+one transaction follows that frame, no power cut explains it: each was synced before the next began. The format is in
+https://www.sqlite.org/fileformat2.html#walformat.
+
+The values in the rows of a SQLite store.
+
+A row of `records` has the records of one append as `packing` packs them, or some of a large one. Large texts are kept
+once, with a count of their uses, and go with the last of them. A record's id is its session's times 2^32 plus its
+number, and a row's that of its first record, so a log is one run of one table. Keys are bytes: SQLite's own text ends
+at a NUL in places, and has no lone surrogates.
+"""
 
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, NamedTuple
 
 from elision.errors import CorruptError
-from elision.stores import sqlite_rows as rows
-from elision.stores.log_check import LogCheck
-from elision.stores.packing import Packer
-from elision.stores.sqlite_wal import describe_lost_transactions
+from elision.stores.packing import Packer, hash_text
+from elision.stores.sql_dialect import load_statements
 from elision.stores.store import Finding
+from elision.stores.store_base import LogCheck
 from elision.trajectory.events import TurnAdded, TurnAmended
+
+_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+#: The first number of a log whose checksums are of big-endian numbers; that of the others is one less.
+_BIG_ENDIAN: Final = 0x377F0683
+#: Transactions after a wrong frame that a power cut may leave: the one that was not synced yet.
+_UNSYNCED: Final = 1
+
+
+class _Frame(NamedTuple):
+    """One page of a transaction. is_commit: whether it is the last. is_whole: whether its checksum is right.
+
+    is_current: whether it is of the log's newest round; the log is written from its beginning again and again.
+    has_schema: whether it is the first page of a database whose `user_version` is set.
+    """
+
+    is_current: bool
+    has_schema: bool
+    is_commit: bool
+    is_whole: bool
+
+
+def describe_lost_transactions(database: Path, *, only_all: bool = False) -> str:
+    """Return what is wrong in the log of `database` that SQLite does not report; "" where nothing is, or none is there.
+
+    only_all: return it only where not even the schema is left in the log. Work O(log).
+    """
+    log = database.with_name(f"{database.name}-wal")
+    wrong = lost = 0
+    is_schema_near = has_schema = False
+    try:
+        with log.open("rb") as file:
+            for number, frame in enumerate(_iterate_frames(file), start=1):
+                if frame.is_whole:
+                    is_schema_near = is_schema_near or frame.has_schema
+                    has_schema = has_schema or (is_schema_near and frame.is_commit)
+                    continue
+                wrong = wrong or number
+                lost += frame.is_commit and frame.is_current
+    except OSError:
+        return ""
+    if lost <= _UNSYNCED or (only_all and has_schema):
+        return ""
+    return f"{log.name}: frame {wrong} is damaged, and SQLite leaves out the {lost} transactions from there on"
+
+
+def _iterate_frames(file: BinaryIO) -> Iterator[_Frame]:
+    """Yield the frames; after one that is wrong all are, as each checksum goes on from the one before."""
+    header = file.read(_HEADER)
+    if len(header) < _HEADER:
+        return
+    magic, _, size = struct.unpack_from(">III", header)
+    order = ">" if magic == _BIG_ENDIAN else "<"
+    sums = _add_checksum(header[:-8], order, (0, 0))
+    salts = header[16:24]
+    is_whole = sums == struct.unpack_from(">II", header, _HEADER - 8)
+    if not is_whole:
+        # The size of a page and the salts are in the header: where it is damaged, the usual size is tried, and the
+        # salts are those of the first frame.
+        size = 4096
+        salts = b""
+    while len(frame := file.read(_FRAME_HEADER + size)) == _FRAME_HEADER + size:
+        page = frame[_FRAME_HEADER:]
+        salts = salts or frame[8:16]
+        is_current = salts == frame[8:16]
+        if is_whole:
+            sums = _add_checksum(page, order, _add_checksum(frame[:8], order, sums))
+            is_whole = is_current and sums == struct.unpack_from(">II", frame, 16)
+        has_schema = frame[:4] == b"\0\0\0\1" and page[60:64] != bytes(4)
+        yield _Frame(is_current, has_schema, frame[4:8] != bytes(4), is_whole)
+
+
+def _add_checksum(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    first, second = sums
+    numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(numbers[::2], numbers[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second
+
+
+#: Records that a session may have.
+SPAN: Final = 1 << 32
+#: Bytes of an address, and of a node's name as it is stored.
+_ADDRESS: Final = 32
+_NODE: Final = 16
+
+
+def record_id(session: int, position: int) -> int:
+    """Return the id of a record: 1, 2, ... within its session."""
+    return session * SPAN + position
+
+
+def encode_key(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
+def decode_key(key: bytes) -> str:
+    return key.decode("utf-8", "surrogatepass")
+
+
+def shorten_node(node: str) -> bytes | None:
+    """Return half a SHA-256 for a node's name: as sure as the whole, in a quarter of the space of its text."""
+    if node:
+        return hash_text(encode_key(node))[:_NODE]
+    return None
+
+
+def split_addresses(texts: bytes | None) -> list[bytes]:
+    """Return the addresses of a record's large texts, from its column `texts`."""
+    if not texts:
+        return []
+    return [texts[start : start + _ADDRESS] for start in range(0, len(texts), _ADDRESS)]
+
+
+def fetch_text(connection: sqlite3.Connection, address: bytes) -> bytes:
+    """Return a large text, packed. Raises CorruptError."""
+    found = connection.execute(load_statements("sqlite")["text"], (address,)).fetchone()
+    if found is None:
+        raise CorruptError(f"the text {address.hex()[:16]} is missing")
+    text: bytes = found[0]
+    return text
+
+
+def count_stored_bytes(connection: sqlite3.Connection) -> int:
+    """Return bytes of the file once its write-ahead log is folded in."""
+    return _read_pragma(connection, "page_count") * _read_pragma(connection, "page_size")
+
+
+def count_used_bytes(connection: sqlite3.Connection) -> int:
+    """Return the bytes in use, free pages excluded."""
+    pages = _read_pragma(connection, "page_count") - _read_pragma(connection, "freelist_count")
+    return pages * _read_pragma(connection, "page_size")
+
+
+def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
+    found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+    return found
+
 
 #: Findings of SQLite's own check that are listed.
 _LISTED: Final = 100
@@ -57,7 +210,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding
 
 def _check_sessions(connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes]) -> Iterator[Finding]:
     for session, key, records in connection.execute(_SESSIONS).fetchall():
-        place = f"session {rows.decode_key(key)!r}"
+        place = f"session {decode_key(key)!r}"
         yield from _catch_unreadable(place, _check_session(connection, packer, uses, session, records, place))
 
 
@@ -65,18 +218,18 @@ def _check_session(
     connection: sqlite3.Connection, packer: Packer, uses: Counter[bytes], session: int, records: int, place: str
 ) -> Iterator[Finding]:
     """Yield what is wrong with one session. uses: gets how often its records use which texts."""
-    log = (rows.record_id(session, 1), rows.record_id(session + 1, 0))
+    log = (record_id(session, 1), record_id(session + 1, 0))
     kept = connection.execute(_RECORDS, log).fetchall()
-    ends = [row[0] for row in kept[1:]] + [rows.record_id(session, records + 1)]
+    ends = [row[0] for row in kept[1:]] + [record_id(session, records + 1)]
     turns: dict[int, int] = {}
     unread: set[int] = set()
     found = 0
     log_check = LogCheck()
     for (record, body, texts), end in zip(kept, ends, strict=False):
-        position = record % rows.SPAN
-        uses.update(rows.split_addresses(texts))
+        position = record % SPAN
+        uses.update(split_addresses(texts))
         try:
-            events = packer.unpack(body, partial(rows.fetch_text, connection))
+            events = packer.unpack(body, partial(fetch_text, connection))
         except CorruptError as error:
             unread.update(range(position, position + end - record))
             found += end - record
@@ -99,7 +252,7 @@ def _check_session(
 
 
 def _check_strays(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
-    for session, turns, kept in connection.execute(_STRAYS, (rows.SPAN,)).fetchall():
+    for session, turns, kept in connection.execute(_STRAYS, (SPAN,)).fetchall():
         what = f"the row of session {session} is lost: {kept} rows of records and {turns} turns belong to none"
         yield Finding(place=str(path), what=what, lost=True)
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.disk_checks import check_disk
 from elision.stores.set_aside import hold_place
 from elision.stores.sql_dialect import split_statements
-from elision.stores.sqlite_wal import describe_lost_transactions
+from elision.stores.sqlite_check import describe_lost_transactions
 from elision.stores.store_errors import (
     DamagedStoreError,
+    check_disk,
     closed_store_error,
     missing_store_error,
     name_check_command,

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Final, Literal, TypeAlias
 
 from elision.errors import BudgetError
-from elision.strategies.budget import Budget
-from elision.strategies.decision_context import DecisionContext
+from elision.strategies.decision_context import Budget, DecisionContext
 from elision.strategies.policy import Policy
-from elision.trajectory.encodable import make_encodable
+from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import Edit, Key, Plan, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer

@@ -14,8 +14,8 @@ from elision.errors import SpecError
 from elision.strategies.extractors.failure import find_complaint, find_exception_line, is_refusal
 from elision.strategies.extractors.wrappers import unwrap_output
 from elision.trajectory.content import Opaque, Part
-from elision.trajectory.stop import Stop, StopHint
-from elision.trajectory.text_pieces import digest_text
+from elision.trajectory.foreign_text import digest_text
+from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.turn import Observation, Turn
 
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened

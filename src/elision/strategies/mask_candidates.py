@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from elision.strategies.fold_ledger import FoldLedger
-from elision.strategies.known_identifiers import KnownIdentifiers
+from elision.strategies.gist import KnownIdentifiers
 from elision.strategies.placeholder import Placeholders
-from elision.strategies.rules import Rule, RuleOutcome, RuleTable
-from elision.strategies.selectors import Selector
+from elision.strategies.selectors import Rule, RuleOutcome, RuleTable, Selector
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import Edit, Key
 from elision.trajectory.state import State

@@ -9,23 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from elision.strategies.budget import Budget
-from elision.strategies.cost_estimation import estimate_costs
-from elision.strategies.decision_context import DecisionContext
+from elision.strategies.cost_estimation import (
+    BLOCK_TOKENS,
+    SummaryOffer,
+    choose_summary_call,
+    estimate_costs,
+    limit_user_words,
+)
+from elision.strategies.decision_context import Budget, DecisionContext
 from elision.strategies.folding import Folding, FoldPlan
 from elision.strategies.mask_candidates import MaskCandidates
 from elision.strategies.placeholder import Placeholders
-from elision.strategies.rules import Rule
 from elision.strategies.schedules import Schedule
-from elision.strategies.selectors import Selector
-from elision.strategies.summary_cost import BLOCK_TOKENS, SummaryOffer, choose_summary_call, limit_user_words
+from elision.strategies.selectors import Rule, Selector
 from elision.strategies.triggers import SummaryTrigger, Threshold
-from elision.trajectory.assistant_text import join_assistant_text
-from elision.trajectory.constraints import Constraint, list_turn_constraints
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.plan import Key, Plan
 from elision.trajectory.state import State
+from elision.trajectory.summary_block import Constraint, list_turn_constraints
+from elision.trajectory.trajectory import join_assistant_text
 from elision.trajectory.turn import Head, Turn
 
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from elision.errors import SpecError
-from elision.strategies.budget import Budget
-from elision.strategies.placeholder import Placeholders
-from elision.strategies.placeholder_template import parse_template
+from elision.strategies.decision_context import Budget
+from elision.strategies.placeholder import Placeholders, parse_template
 from elision.strategies.policy import Policy, PolicyOptions
-from elision.strategies.rules import Rule
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
-from elision.strategies.selectors import OlderThan, Selector
+from elision.strategies.selectors import OlderThan, Rule, Selector
 from elision.strategies.triggers import GrowthTrigger, SummaryTrigger, TurnRhythm
 from elision.trajectory.prices import Prices
 

@@ -28,7 +28,7 @@ from elision.lab.results import SummaryTable
 from elision.study.manifest import RunFacts, clean_text
 from elision.study.row_schema import AUDIT_ROWS
 from elision.study.run_sample import Samples, hash_item
-from elision.study.shard_work import ROWS_FOLDER, Rows
+from elision.study.shard_runner import ROWS_FOLDER, Rows
 from elision.study.study_report import list_groups
 from elision.study.study_tables import StudyTables
 from elision.trajectory.prices import Prices

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 
 from elision.errors import FormatError
 from elision.formats.document import Document
-from elision.formats.folders import group_files
 from elision.formats.registry import read_document, read_runs
-from elision.formats.source import is_candidate
+from elision.formats.source import group_files, is_candidate
 from elision.study.study_folder import digest_bytes, is_local_system, open_url
 from elision.trajectory.trajectory import Problem, Trajectory
 

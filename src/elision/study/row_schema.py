@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from elision.lab.evidence import EvidenceTally
-from elision.lab.report.names import is_hindsight, is_raw, is_sent
+from elision.lab.report.figures import is_hindsight, is_raw, is_sent
 from elision.lab.results import GROWTH_TURNS, RECORDED, Row, SentSummary, Series, is_on_top
-from elision.lab.run_prices import find_day
+from elision.lab.run_loading import find_day
 from elision.lab.study import RunOutcome
 from elision.lab.study_settings import StudySettings
 from elision.study.manifest import RunFacts, clean_text

@@ -25,9 +25,10 @@ from elision.lab.report.figures import (
     format_plural,
     format_share,
     format_usd,
+    is_sent,
     neutralize_text,
+    shorten_strategies,
 )
-from elision.lab.report.names import is_sent, shorten_strategies
 from elision.lab.results import (
     BILLED,
     GROWTH_TURNS,
@@ -43,7 +44,7 @@ from elision.lab.results import (
     StudySums,
     SummaryTable,
 )
-from elision.lab.run_prices import ModelUse, sum_up_prices
+from elision.lab.run_loading import ModelUse, sum_up_prices
 from elision.lab.study import list_labels
 from elision.lab.study_settings import StudySettings
 from elision.study.row_schema import BILL, COLUMNS, COMPOSITION, SAME, SENT, decode_row, is_choice

@@ -18,7 +18,7 @@ from elision.errors import FormatError, SpecError
 from elision.lab.results import GROWTH_TURNS, ON_TOP
 from elision.study.manifest import list_parts
 from elision.study.row_schema import AUDIT_ROWS, CALLS, COLUMNS, PROBLEMS, ROWS
-from elision.study.shard_work import FAILED, PROBLEMS_FOLDER, ROWS_FOLDER
+from elision.study.shard_runner import FAILED, PROBLEMS_FOLDER, ROWS_FOLDER
 from elision.study.study_folder import MANIFEST_FILE, StudyFolder, StudyPlan, digest_bytes
 from elision.trajectory.trajectory import Problem
 

@@ -1,11 +1,17 @@
-"""Calls of an agent in short: what was called, in one line, and how it ended."""
+"""Calls of an agent in short: what was called, in one line, and how it ended.
+
+Prose: one-line texts, head-and-tail cuts and the sentences of what an agent said.
+
+The attempts ledger: what was tried and failed, and how often, so that "stuck" stays visible in a summary.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +24,60 @@ from elision.strategies.extractors.failure import (
 )
 from elision.strategies.extractors.test_reports import describe_test_run
 from elision.strategies.extractors.wrappers import unwrap_output
-from elision.summarizers.prose import ELLIPSIS, clip_line, join_lines
 from elision.trajectory.turn import Action, Observation, Turn
+
+#: What replaces the text that was cut out.
+ELLIPSIS = "…"
+
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|.)")
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_TAG = re.compile(r"</?[A-Za-z][\w=:. -]{0,40}>")
+_MARKS = re.compile(r"^\s*(?:#{1,6}\s+|[-*•]\s+(?:\[.\]\s+)?|\d{1,2}[.)]\s+|>\s+)|\*\*|__(?=\W)", re.MULTILINE)
+# A full stop inside a name or number ("fields.py", "3.11") is followed by no space.
+_END = re.compile(r"(?<=[.!?。！？])\s+|\n+|(?<=[。！？])")
+# Shorter ones ("Perfect!", "Let me see.") carry nothing that the next turn does not show.
+_SHORTEST = 15
+
+
+def join_lines(text: str) -> str:
+    """Return `text` with every run of white space made one space, terminal escapes left out."""
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return " ".join(text.split())
+
+
+def clip_line(text: str, width: int) -> str:
+    """Return `text` on one line of at most `width` characters: two thirds head, one third tail."""
+    flat = join_lines(text)
+    if len(flat) <= width:
+        return flat
+    tail = (width - 1) // 3
+    return (flat[: width - 1 - tail].rstrip() + ELLIPSIS + flat[len(flat) - tail :].lstrip())[:width]
+
+
+def cut_middle(text: str, width: int, note: str = "\n[... {} characters left out ...]\n") -> str:
+    """Return head and tail of `text`, about `width` characters, lines kept, with a note of how much is missing."""
+    if len(text) <= width:
+        return text
+    half = max(1, width // 2)
+    return text[:half] + note.format(len(text) - 2 * half) + text[-half:]
+
+
+def strip_markup(text: str) -> str:
+    """Return `text` without code fences, tags and Markdown marks."""
+    return _MARKS.sub("", _TAG.sub(" ", _FENCE.sub("\n", text)))
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of `text`, each on one line; code and very short ones left out."""
+    found = (join_lines(piece) for piece in _END.split(strip_markup(text)))
+    return [piece for piece in found if len(piece) >= _SHORTEST]
+
+
+def drop_duplicates(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return `lines`, each once, at its first place."""
+    return tuple(dict.fromkeys(lines))
+
 
 _COMMAND_KEYS = ("command", "cmd", "script", "bash_command")
 _PATH_KEYS = ("path", "file_path", "filePath", "filename", "file", "absolute_path", "notebook_path", "target_file")
@@ -173,3 +231,93 @@ def list_failing_tests(text: str) -> tuple[str, ...]:
     """Return the names of failing tests that `text` lists, each once."""
     names = ("".join(filter(None, match.groups())) for match in _FAILING.finditer(text))
     return tuple(dict.fromkeys(names))
+
+
+_LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
+_DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
+#: The error of a call that failed without a word.
+NO_OUTPUT = "failed without output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One call that failed in one way, `count` times.
+
+    action: the call, as `identify_call` writes it.
+    error:  the error line of the newest failure.
+    first_turn, last_turn: turns of its first and newest failure.
+    worked_turn: the turn where the same call succeeded afterwards; 0 if it did not.
+    """
+
+    action: str
+    error: str
+    count: int = 1
+    first_turn: int
+    last_turn: int
+    worked_turn: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what equal failures share: call and error, without numbers; line numbers and addresses differ."""
+        return self.action, _DIGITS.sub("#", self.error)
+
+    def __str__(self) -> str:
+        turns = str(self.first_turn)
+        if self.last_turn > self.first_turn:
+            turns += f"-{self.last_turn}"
+        line = f"{self.count}x {self.action} -> {self.error} [{turns}]"
+        if self.worked_turn:
+            line += f"; worked [{self.worked_turn}]"
+        return line
+
+
+def parse_attempt(line: str) -> Attempt | None:
+    """Return the attempt that `str()` wrote as `line`; None if it is none."""
+    match = _LINE.fullmatch(line)
+    if not match:
+        return None
+    count, action, error, first, last, worked = match.groups()
+    return Attempt(
+        action=action,
+        error=error,
+        count=int(count),
+        first_turn=int(first),
+        last_turn=int(last or first),
+        worked_turn=int(worked or 0),
+    )
+
+
+def update_ledger(turns: Iterable[Turn], before: Sequence[Attempt] = ()) -> tuple[Attempt, ...]:
+    """Return the ledger `before` with `turns` added: counts add up, a call that worked since is marked."""
+    ledger = {attempt.key: attempt for attempt in before}
+    for turn in turns:
+        for observation in turn.observations:
+            action = turn.find_action(observation)
+            if action is None:
+                continue
+            name = identify_call(action)
+            error = find_failure(observation)
+            if error is None:
+                for key, attempt in ledger.items():
+                    if attempt.action == name and not attempt.worked_turn:
+                        ledger[key] = replace(attempt, worked_turn=turn.index)
+                continue
+            new = Attempt(action=name, error=error or NO_OUTPUT, first_turn=turn.index, last_turn=turn.index)
+            old = ledger.get(new.key)
+            if old is not None:
+                new = replace(new, count=old.count + 1, first_turn=old.first_turn)
+            ledger[new.key] = new
+    return tuple(ledger.values())
+
+
+def count_failures(attempts: Iterable[Attempt]) -> int:
+    """Return how many failing results the ledger counts."""
+    return sum(attempt.count for attempt in attempts)
+
+
+def rank_attempts(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Return the attempts that matter most first: those that did not work since, then by count, then the newest."""
+    return sorted(
+        attempts,
+        key=lambda attempt: (bool(attempt.worked_turn), -min(attempt.count, 5), -attempt.last_turn, attempt.key),
+    )

@@ -12,14 +12,23 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from elision.summarizers import digest_sections, touched_files
-from elision.summarizers.attempts import Attempt, count_failures, parse_attempt, rank_attempts, update_ledger
-from elision.summarizers.call_lines import is_coding_action
+from elision.summarizers.call_lines import (
+    Attempt,
+    clip_line,
+    count_failures,
+    cut_middle,
+    drop_duplicates,
+    is_coding_action,
+    parse_attempt,
+    rank_attempts,
+    strip_markup,
+    update_ledger,
+)
 from elision.summarizers.facts import Fact, collect_facts, parse_facts, pick_facts, render_facts
-from elision.summarizers.prose import clip_line, cut_middle, drop_duplicates, strip_markup
-from elision.trajectory.assistant_text import join_assistant_text
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE
+from elision.trajectory.trajectory import join_assistant_text
 from elision.trajectory.turn import Turn
 
 #: The sections in the order they are written. EARLIER quotes a previous summary that is no digest.

@@ -8,15 +8,18 @@ from functools import lru_cache
 from typing import Any
 
 from elision.summarizers.call_lines import (
+    clip_line,
     describe_call,
     describe_result,
+    drop_duplicates,
     find_command,
     find_command_line,
     find_failure,
     find_test_totals,
+    join_lines,
     list_failing_tests,
+    split_sentences,
 )
-from elision.summarizers.prose import clip_line, drop_duplicates, join_lines, split_sentences
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Characters of a quoted sentence.

@@ -9,14 +9,13 @@ from urllib.parse import urlsplit
 from elision.errors import PriceError, SpecError, SummaryError
 from elision.providers.host import Host
 from elision.providers.provider_table import HOSTS, PROVIDERS
-from elision.providers.shared.model_names import is_reasoning_model
-from elision.summarizers.answer_cache import AnswerCache, CachedEndpoint
+from elision.providers.shared.capabilities import is_reasoning_model
 from elision.summarizers.digest import merge_record, write_digest
-from elision.summarizers.endpoints import Endpoint, HttpEndpoint, LiteLLMEndpoint
+from elision.summarizers.endpoints import AnswerCache, CachedEndpoint, Endpoint, HttpEndpoint, LiteLLMEndpoint
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
-from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
+from elision.summarizers.prompt import BUILT_IN, SummaryPrompt
 from elision.summarizers.request_redaction import RequestRedactor
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.prices import Prices

@@ -20,10 +20,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from typing import NamedTuple
 
-from elision.summarizers.call_lines import find_command_line, find_path
-from elision.summarizers.prose import join_lines
-from elision.trajectory.assistant_text import join_assistant_text
+from elision.summarizers.call_lines import find_command_line, find_path, join_lines
 from elision.trajectory.items import find_items
+from elision.trajectory.trajectory import join_assistant_text
 from elision.trajectory.turn import Observation, Turn
 
 _NUMBER = re.compile(r"\d{3,}(?:\.\d+)?")

@@ -21,11 +21,9 @@ from typing import Final
 from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.summarizers.endpoints import Endpoint, EndpointRequest
-from elision.summarizers.prompt import build_extension, fit_prompt, list_strings
-from elision.summarizers.prompt_template import BUILT_IN, SummaryPrompt
+from elision.summarizers.prompt import BUILT_IN, SummaryPrompt, build_extension, fit_prompt, list_strings
 from elision.summarizers.request_redaction import RequestRedactor
-from elision.summarizers.summary_checks import SummaryProblem, find_problem
-from elision.summarizers.summary_result import SummaryResult
+from elision.summarizers.summary_checks import SummaryProblem, SummaryResult, find_problem
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction

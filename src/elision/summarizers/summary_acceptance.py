@@ -1,24 +1,26 @@
-"""A summarizer's answer before it enters the view: requested, priced, checked, framed. A failed one changes nothing."""
+"""A summarizer's answer before it enters the view: requested, priced, checked, framed. A failed one changes nothing.
+
+When a failed summary may be requested again, counted in calls, without a clock.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Final, Literal
 
 from elision.errors import Billed, SummaryError
+from elision.strategies.cost_estimation import SummaryCall, choose_summary_call
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
-from elision.strategies.summary_cost import SummaryCall, choose_summary_call
-from elision.summarizers.summary_checks import check_summary
-from elision.summarizers.summary_result import SummaryResult, has_sound_usage
-from elision.trajectory.assistant_text import join_assistant_text
+from elision.summarizers.summary_checks import SummaryResult, check_summary, has_sound_usage
 from elision.trajectory.content import Opaque
-from elision.trajectory.encodable import make_encodable, remove_controls
+from elision.trajectory.foreign_text import make_encodable, remove_controls
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import Summary, SummaryRequest, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_user_words
+from elision.trajectory.trajectory import join_assistant_text
 from elision.trajectory.turn import Message, Observation, Turn
 
 #: What a summary costs that no model wrote.
@@ -189,3 +191,33 @@ def _note_opaque_parts(result: Observation) -> str:
     if kinds:
         return f"\n[{', '.join(kinds)}: not shown here]"
     return ""
+
+
+#: Calls to wait after the first and the second failure in a row, and after all further ones.
+BACK_OFF: Final = (5, 10, 60)
+
+
+class CircuitBreaker:
+    """One session's memory of failed summaries."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.retry_at = 0
+
+    def may_ask(self, call: int) -> bool:
+        """Return whether a summary may be requested at call `call`."""
+        return call >= self.retry_at
+
+    def find_retry(self, call: int) -> int:
+        """Return the next call that may request a summary if the one requested at call `call` is not used."""
+        return call + BACK_OFF[min(self.failures, len(BACK_OFF) - 1)]
+
+    def record_failure(self, call: int) -> int:
+        """Record that the summary requested at call `call` was not used; return the next call that may request one."""
+        self.retry_at = self.find_retry(call)
+        self.failures += 1
+        return self.retry_at
+
+    def record_success(self) -> None:
+        self.failures = 0
+        self.retry_at = 0

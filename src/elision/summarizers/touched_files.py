@@ -9,8 +9,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from elision.summarizers.call_lines import find_command, find_command_line, find_failure, find_path
-from elision.summarizers.prose import clip_line, join_lines
+from elision.summarizers.call_lines import (
+    clip_line,
+    find_command,
+    find_command_line,
+    find_failure,
+    find_path,
+    join_lines,
+)
 from elision.trajectory.turn import Action, Turn
 
 # Words in a tool's name or in its own `command` argument, in the order they are looked for.

@@ -1,14 +1,42 @@
-"""What a session is so far, as one value: phases, summaries, savings, and where its tokens are."""
+"""What a session is so far, as one value: phases, summaries, savings, and where its tokens are.
+
+How a change is written, everywhere that people read one: a sign, and a space before the per cent sign.
+
+What a notebook shows of a view or a report.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, TypeAlias
+from importlib import import_module
+from typing import Any, Final, Literal, TypeAlias
 
 from elision.telemetry.diagnostics import ContextPhase, Costs
-from elision.telemetry.notebook_display import draw_value
-from elision.telemetry.percent import format_signed_percent
-from elision.trajectory.composition import TokenComposition
+from elision.trajectory.trajectory import TokenComposition
+
+#: The typographic minus, as wide as a plus.
+MINUS: Final = "−"
+
+
+def format_signed_percent(share: float, digits: int = 1) -> str:
+    """Return a share with its sign: `−74.6 %`, `+1.2 %`."""
+    return f"{format_signed(100 * share, digits)} %"
+
+
+def format_signed(value: float, digits: int = 1) -> str:
+    """Return a number with its sign: `−74.6`, `+1.2`."""
+    # What is nothing once it is rounded has no minus.
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", MINUS)
+
+
+def draw_value(value: Any) -> str:
+    """Return a value as HTML: a sentence, a chart and a table.
+
+    The lab draws, which imports what is below it. So it is loaded here by name, and only when a notebook asks.
+    """
+    text: str = import_module("elision.lab.report.notebook").draw_value(value)
+    return text
+
 
 #: How the tokens of a report were counted: by the provider at every call, by the tokenizer, or from characters.
 CountBasis: TypeAlias = Literal["reported", "counted", "estimated"]

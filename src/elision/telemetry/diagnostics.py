@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from elision.trajectory.stop import Stop as Stop
-from elision.trajectory.stop import StopHint as StopHint
+from elision.trajectory.plan import Stop as Stop
+from elision.trajectory.plan import StopHint as StopHint
 
 #: What failed and was passed over: the request went out all the same.
 FaultKind: TypeAlias = Literal["store", "summarizer", "engine", "dialect", "callback", "budget"]

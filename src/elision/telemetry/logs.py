@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from elision.errors import SettingError
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.samples import MAX_SESSIONS, PassCollector, list_reporting_guards
+from elision.telemetry.metric_table import MAX_SESSIONS, PassCollector, list_reporting_guards
 from elision.trajectory.redact import DEFAULT, Redaction
 
 LogForm: TypeAlias = Literal["text", "json"]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics, Summarized
-from elision.telemetry.metric_table import METRICS, Metric
-from elision.telemetry.samples import PassCollector, Sampler
+from elision.telemetry.metric_table import METRICS, Metric, PassCollector, Sampler
 from elision.trajectory.price_lookup import find_maker
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from weakref import WeakKeyDictionary
 
 from elision.errors import MissingExtra
 from elision.telemetry.diagnostics import Diagnostics
-from elision.telemetry.metric_table import METRICS, Metric
-from elision.telemetry.samples import PassCollector, Sampler
+from elision.telemetry.metric_table import METRICS, Metric, PassCollector, Sampler
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

@@ -24,10 +24,8 @@ from urllib.parse import unquote
 from elision.errors import ElisionError, MissingExtra
 from elision.providers.gemini.record import read_target
 from elision.providers.provider import Api
-from elision.testing.exchange import ProviderResponse, ReceivedRequest
-from elision.testing.faults import Broken, Cut, Fault, Garbled, Slow
+from elision.testing.exchange import Broken, Cut, Fault, Garbled, ProviderResponse, ReceivedRequest, Refusal, Slow
 from elision.testing.recorded_provider import RecordedProvider, Terms
-from elision.testing.refusal import Refusal
 from elision.trajectory.trajectory import Trajectory
 
 try:

@@ -20,22 +20,27 @@ from elision.errors import PriceError
 from elision.providers.provider import Api, Target
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, text_in
 from elision.testing import (
+    billing_simulator,
     response_anthropic,
     response_gemini,
     response_openai_chat,
     response_openai_responses,
-    thinking_seals,
 )
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
-from elision.testing.exchange import CREDENTIALS, ProviderResponse, ReceivedRequest
-from elision.testing.faults import Fault, Refused
+from elision.testing.exchange import (
+    CREDENTIALS,
+    Fault,
+    ProviderResponse,
+    ReceivedRequest,
+    Refusal,
+    Refused,
+    ReplySpec,
+    refuse_long_prompt,
+)
 from elision.testing.parsed_request import ParsedRequest, PromptBlock, list_items, parse_request, split_into_blocks
-from elision.testing.recorded_run import RecordedReply
-from elision.testing.refusal import Refusal, refuse_long_prompt
-from elision.testing.reply_spec import ReplySpec
+from elision.testing.recorded_run import RUN_PREFIX, MatchedReply, RecordedReply, RunIndex
 from elision.testing.request_checks import find_problems
-from elision.testing.run_index import RUN_PREFIX, MatchedReply, RunIndex
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import make_counter
@@ -210,11 +215,11 @@ class RecordedProvider:
             ttl = text_in(mapping_in(body.get("cache_control")).get("ttl"))
             prompt[-1] = replace(prompt[-1], has_breakpoint=True, ttl=ttl)
         if self.terms.bound_thinking and api == "anthropic":
-            unfit = thinking_seals.find_unfit(prompt)
+            unfit = billing_simulator.find_unfit(prompt)
         else:
             unfit = []
-        if unfit and not thinking_seals.asks_to_drop(body):
-            received.problems = tuple(map(thinking_seals.describe_refusal, unfit))
+        if unfit and not billing_simulator.asks_to_drop(body):
+            received.problems = tuple(map(billing_simulator.describe_refusal, unfit))
             return Refusal(status=400, message=received.problems[0])
         prompt = [block for block in prompt if block.place not in unfit]
         tokens = sum(block.tokens for block in prompt)
@@ -295,8 +300,8 @@ class RecordedProvider:
             created=int(self.terms.clock()),
             tools=list_in(body.get("tools")),
             include_usage=mapping_in(body.get("stream_options")).get("include_usage") is True,
-            signature=thinking_seals.seal_thinking(reply.reasoning, prompt) if reply.reasoning else "",
-            dropped=[*map(thinking_seals.describe_drop, unfit)],
+            signature=billing_simulator.seal_thinking(reply.reasoning, prompt) if reply.reasoning else "",
+            dropped=[*map(billing_simulator.describe_drop, unfit)],
         )
         response_format = RESPONSE_FORMATS[received.api]
         if request.stream:

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from elision.testing.chunking import split_text
+from elision.testing.exchange import ReplySpec, decode_input, split_text
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec, decode_input
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 

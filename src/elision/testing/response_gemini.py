@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from elision.testing.chunking import split_text
-from elision.testing.reply_spec import ReplySpec, decode_input
+from elision.testing.exchange import ReplySpec, decode_input, split_text
 from elision.trajectory.usage import Usage
 
 Json = dict[str, Any]

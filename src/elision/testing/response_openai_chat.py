@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from elision.testing.chunking import split_text
+from elision.testing.exchange import ReplySpec, split_text
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.usage import Usage
 
 Json = dict[str, Any]

@@ -8,12 +8,11 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from elision.agent.http_models import parse_model_answer
-from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape
+from elision.agent.model import ModelAnswer, ModelError, Prompt, Shape, parse_model_answer
+from elision.testing.exchange import ReplySpec
 from elision.testing.parsed_request import split_into_blocks
 from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.testing.recorded_run import RecordedRun
-from elision.testing.reply_spec import ReplySpec
 from elision.trajectory.content import make_content
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory

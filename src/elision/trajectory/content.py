@@ -1,9 +1,12 @@
-"""What a message says: text, and opaque parts that are kept and counted but never read."""
+"""What a message says: text, and opaque parts that are kept and counted but never read.
+
+Fields of the structs that stores and exports keep.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -64,3 +67,15 @@ def join_text(parts: Content) -> str:
     if len(parts) == 1 and isinstance(parts[0], Text):
         return parts[0].text
     return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+_T = TypeVar("_T")
+
+
+def write_always(default: _T) -> _T:
+    """Return the default of a field that is written even where it has this value.
+
+    Other fields with a default are left out. Readers of stores and exports rely on these.
+    """
+    value: _T = msgspec.field(default_factory=lambda: default)
+    return value

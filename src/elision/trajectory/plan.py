@@ -1,14 +1,22 @@
-"""What a strategy decides: a value that can be printed, stored, compared and replayed."""
+"""What a strategy decides: a value that can be printed, stored, compared and replayed.
+
+Why a run should end: what guards say, as values.
+
+Where a run of the oldest results may end if later results refer to earlier ones.
+
+A span is the first result that one refers to, and that one. An end is the first place that is no part of the run.
+Places are keys, or numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from elision.trajectory.record_fields import write_always
+from elision.trajectory.content import write_always
 from elision.trajectory.redact import Redaction
 from elision.trajectory.turn import Turn
 
@@ -176,3 +184,57 @@ class Plan:
     is_urgent: bool = False
     is_model_free: bool = False
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """A guard says that the run must end: "max_turns" or "max_cost_usd", the limit and the value that reached it."""
+
+    guard: str
+    limit: float
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.guard}: {self.value:g} of {self.limit:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopHint:
+    """The run seems to make no progress. turns: for how many; why: a sentence."""
+
+    turns: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"no progress for {self.turns} turns: {self.why}"
+
+
+#: Anything that is ordered.
+Place = TypeVar("Place", bound=Any)
+
+
+def list_spans(folds: Iterable[Edit]) -> list[tuple[Key, Key]]:
+    """Return the spans of `folds`."""
+    return [(min(run.source for run in fold.runs), fold.key) for fold in folds]
+
+
+def lower_end(end: Place, spans: Iterable[tuple[Place, Place]]) -> Place:
+    """Return the last end up to `end` that separates no reference from its source."""
+    # A lower end may separate what refers to an earlier result, and nothing else.
+    for source, place in sorted(spans, reverse=True):
+        if source < end <= place:
+            end = source
+    return end
+
+
+def raise_end(end: Key, spans: Iterable[tuple[Key, Key]]) -> Key:
+    """Return the first end from `end` on that separates no reference from its source."""
+    for source, place in sorted(spans):
+        if source < end <= place:
+            end = find_end(place)
+    return end
+
+
+def find_end(last: Key) -> Key:
+    """Return the end of a run whose last result is `last`."""
+    return (last[0], last[1] + 1)

@@ -1,4 +1,7 @@
-"""From a model name, as recordings and routers write it, to its price list: our table first, then genai-prices."""
+"""From a model name, as recordings and routers write it, to its price list: our table first, then genai-prices.
+
+What a reported call cost.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from elision.errors import PriceError, install
 from elision.trajectory.price_table import PriceEntry, fold_model_name, load_price_table
-from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.prices import Bill, CacheRules, Prices, Rates
+from elision.trajectory.tokens import OURS, Tokenizer
+from elision.trajectory.usage import Usage
 
 if TYPE_CHECKING:
     from genai_prices.data_snapshot import DataSnapshot
@@ -368,3 +372,36 @@ def _choose_cache_rules(provider: str, model: str, tiers: tuple[tuple[int, Rates
     if maker:
         return load_price_table().providers[maker].cache_rules(tiers[0][1])
     return CacheRules()
+
+
+def cost_reported_usage(usage: Usage, prices: Prices) -> float:
+    """Return what a reported call cost, in USD: as the provider stated it, else its tokens at list prices.
+
+    prices: of the model that was asked. What another model did for it is billed at that model's own list, or at
+    `prices` if no list is known.
+    """
+    if usage.usd is not None:
+        return usage.usd
+    usd = prices.cost_usage(usage)
+    for other in usage.others:
+        usd += _find_model_prices(other.model, prices).cost_usage(other.usage) - prices.cost_usage(other.usage)
+    return usd
+
+
+def bill_reported_usage(usage: Usage, prices: Prices) -> Bill:
+    """Return the bill of a reported call. prices: of the model that was asked."""
+    return Bill(
+        input=usage.input,
+        cache_write=usage.cache_write,
+        cache_read=usage.cache_read,
+        output=usage.output,
+        usd=cost_reported_usage(usage, prices),
+        cache_write_1h=usage.cache_write_1h,
+    )
+
+
+def _find_model_prices(model: str, usual: Prices) -> Prices:
+    try:
+        return find_prices(model)
+    except PriceError:
+        return usual

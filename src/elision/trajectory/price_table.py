@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from elision.errors import PriceError
 from elision.trajectory.prices import CacheRules, Prices, Rates
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.tokens import OURS, Tokenizer
 
 FILE: Final = "prices.toml"
 

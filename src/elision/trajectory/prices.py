@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from elision.errors import PriceError
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.tokens import OURS, Tokenizer
 from elision.trajectory.usage import Usage
 
 

@@ -20,7 +20,7 @@ from itertools import groupby
 from typing import Any, Final, TypeAlias
 
 from elision.errors import SettingError
-from elision.trajectory.text_pieces import PIECE
+from elision.trajectory.foreign_text import PIECE
 
 #: Whether the text of a match is a secret, not an example of one.
 SecretTest: TypeAlias = Callable[[str], bool]

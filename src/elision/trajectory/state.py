@@ -19,7 +19,12 @@ from elision.trajectory.events import (
 )
 from elision.trajectory.plan import Edit, EditKind, Key, Summary
 from elision.trajectory.run_roles import SaidRole
-from elision.trajectory.segments import (
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Head, Message, Observation, Turn
+from elision.trajectory.view import (
+    Segment,
+    Track,
+    View,
     edit_segment,
     insert_recall_tools,
     make_head_segments,
@@ -27,9 +32,6 @@ from elision.trajectory.segments import (
     make_turn_segments,
     make_word_segments,
 )
-from elision.trajectory.tokens import Sizer
-from elision.trajectory.turn import Head, Message, Observation, Turn
-from elision.trajectory.view import Segment, Track, View
 
 
 class State:

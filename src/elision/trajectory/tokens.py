@@ -1,19 +1,153 @@
-"""Token counts: exact ones from the vocabularies that ship with the package, or an estimate that says it is one."""
+"""Token counts: exact ones from the vocabularies that ship with the package, or an estimate that says it is one.
+
+How many tokens the provider counts for what we count: one scale for every figure of a session.
+
+Our count is on the scale of the session's prices already (`Tokenizer`), as far as their model is known. A client may
+keep part of its prompt to itself (tools that `prepare` is not shown), and no table is exact. So two things are learned
+from reported prompts: how long the newest one was, and how fast prompts grow. Until then the scale is as expected.
+
+How a family of models counts tokens, beside our own count: what is known before a provider reported any usage.
+
+Providers bill 1.0 to 1.6 tokens for one that we count (o200k) of what a model reads. What a model wrote is billed again
+as it was reported, one for one. `prices.toml` has the families; `elision audit --calibrate` fits them.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from threading import Lock
-from typing import Protocol
+from typing import Final, Protocol
 
-from elision.errors import SpecError
+from elision.errors import PriceError, SpecError
 from elision.trajectory.content import Content, Text, has_sealed_reasoning
-from elision.trajectory.text_pieces import digest_text
-from elision.trajectory.tokenizer import OURS, Tokenizer
+from elision.trajectory.foreign_text import digest_text
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
+
+#: Tokens by our count that prompts must have grown by before their growth says how the provider counts.
+GROWN_TOKENS: Final = 500
+#: Billed tokens per counted token, at least and at most: beyond that a report is odd.
+LEAST_RATE = 0.5
+MOST_RATE = 4.0
+#: Billed tokens of a whole prompt per counted token, at least and at most: beyond that a proxy reports something else.
+LEAST_SHARE: Final = 0.25
+MOST_SHARE: Final = 4.0
+#: Tokens that a client may send without showing them to `prepare`: system prompt and tools, of several MCP servers too.
+UNSEEN_TOKENS: Final = 50_000
+
+
+@dataclass(slots=True)
+class TokenScale:
+    """A fold over reported prompts; work per report and per question is constant.
+
+    counted, billed: the newest reported prompt, in tokens by our count and by the provider's; 0 before the first.
+    expected_rate: the rate until prompts have grown by enough.
+    """
+
+    expected_rate: float = 1.0
+    counted_tokens: int = 0
+    billed_tokens: int = 0
+    _grown_counted: int = 0
+    _grown_billed: int = 0
+
+    def add_report(self, counted: int, billed: int, *, extends: bool) -> bool:
+        """The provider counted a prompt. extends: whether it begins with the whole prompt that was reported before.
+
+        Return whether the report is used: no tokenizer is so far from ours, and a prompt that seems to be nearly
+        nothing would cost nothing, whatever is in it.
+        """
+        if not is_credible(counted, billed):
+            return False
+        if extends and self.counted_tokens and counted > self.counted_tokens:
+            self._grown_counted += counted - self.counted_tokens
+            self._grown_billed += billed - self.billed_tokens
+        self.counted_tokens = counted
+        self.billed_tokens = billed
+        return True
+
+    @property
+    def correction(self) -> int:
+        """Tokens that the newest reported prompt had beyond our count of it."""
+        return self.billed_tokens - self.counted_tokens
+
+    @property
+    def rate(self) -> float:
+        """Return billed tokens per counted token of what is added to a prompt or left out of it."""
+        # Before prompts have grown by enough, their growth says little.
+        if self._grown_counted < GROWN_TOKENS:
+            return self.expected_rate
+        return min(max(self._grown_billed / self._grown_counted, LEAST_RATE), MOST_RATE)
+
+    def convert_part(self, tokens: int) -> int:
+        """Return how many tokens the provider would count for a part of a prompt that has `tokens` by our count."""
+        return round(tokens * self.rate)
+
+    def convert_to_billed(self, tokens: int) -> int:
+        """Return how many tokens the provider would count for a prompt of `tokens` by our count."""
+        shorter = self.counted_tokens - tokens
+        along_growth = round(self.billed_tokens - self.rate * shorter)
+        if shorter <= 0:
+            return along_growth
+        in_proportion = round(tokens * self.billed_tokens / self.counted_tokens)
+        if self._grown_counted >= GROWN_TOKENS:
+            return max(along_growth, in_proportion)
+        return in_proportion
+
+    def convert_to_counted(self, tokens: int) -> int:
+        """Return the largest prompt by our count for which the provider counts at most about `tokens`."""
+        if tokens >= self.billed_tokens or not self.counted_tokens:
+            return self.counted_tokens + int((tokens - self.billed_tokens) / self.rate)
+        along_growth = self.counted_tokens - int((self.billed_tokens - tokens) / self.rate)
+        in_proportion = tokens * self.counted_tokens // self.billed_tokens
+        if self._grown_counted >= GROWN_TOKENS:
+            return min(along_growth, in_proportion)
+        return in_proportion
+
+
+def is_credible(counted: int, billed: int) -> bool:
+    """Return whether a provider may have billed `billed` tokens for a prompt of `counted` by our count."""
+    if counted - billed >= GROWN_TOKENS and billed < LEAST_SHARE * counted:
+        return False
+    return billed <= MOST_SHARE * counted + UNSEEN_TOKENS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokenizer:
+    """The scale of one family.
+
+    models: beginnings of the bare names of its models, lower case, with dashes for dots.
+    tokens_per_counted: billed tokens for a token that we count, of what the model reads.
+    output_sent_again: whether all of the reported output is a part of the next prompt. Where it is not, since it holds
+    reasoning that stays with the provider, the text of the answer is counted. Sealed reasoning is always sent again.
+    """
+
+    name: str
+    models: tuple[str, ...] = ()
+    tokens_per_counted: float = 1.0
+    output_sent_again: bool = False
+    source: str = ""
+    dated: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.tokens_per_counted) and 0.25 <= self.tokens_per_counted <= 4):
+            raise PriceError(
+                f"tokenizer {self.name}: tokens_per_counted is {self.tokens_per_counted!r}; "
+                "give a number from 0.25 to 4"
+            )
+
+    def measure_fit(self, model: str) -> int:
+        """Return how many characters of a bare model name are those of the family; 0 for another family."""
+        return max((len(start) for start in self.models if model.startswith(start)), default=0)
+
+
+#: Of a model whose family is not known, and of price lists that stand for no model: a token is a token of ours.
+OURS: Final = Tokenizer(name="o200k")
+
 
 #: Tokens a chat message costs beyond its text: role and delimiters (OpenAI cookbook, "How to count tokens": 3-4).
 TOKENS_PER_MESSAGE = 4

@@ -1,14 +1,27 @@
-"""A recorded or live run: a head and its turns."""
+"""A recorded or live run: a head and its turns.
+
+What an agent wrote itself in a turn: reasoning, text and decoded arguments.
+
+Where the tokens of a trajectory are: in observations, in what the assistant thought and said, in its calls.
+
+The task of a session in one line: what people know it by, where its name is a hash.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from itertools import islice
+from typing import Any, Final, Literal
 
 import msgspec
 
+from elision.trajectory.events import Event, HeadSet
+from elision.trajectory.foreign_text import escape_controls
 from elision.trajectory.run_roles import SaidRole
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Action, Head, Turn
 from elision.trajectory.usage import Usage
 
 #: How a recording agent, or its provider, condensed the context: older turns gave way to a summary, or left; results
@@ -102,3 +115,147 @@ class Trajectory:
     def tool_turns(self) -> int:
         """Turns with at least one answered call."""
         return sum(turn.is_finished for turn in self.turns)
+
+
+#: Values nested deeper are left out: they are not written by hand.
+_DEEPEST = 8
+
+
+def _iterate_strings(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            if depth < _DEEPEST:
+                yield from _iterate_strings(inner, depth + 1)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
+
+def join_argument_text(action: Action) -> str:
+    """Return the decoded arguments of `action`, a value a line; unchanged if they are no JSON object."""
+    decoded = action.decoded_arguments
+    if decoded:
+        return "\n".join(_iterate_strings(dict(decoded)))
+    return action.arguments
+
+
+def join_assistant_text(turn: Turn) -> str:
+    """Return everything that the agent wrote in `turn`, decoded; implicit actions are in the text already."""
+    calls = (join_argument_text(action) for action in turn.actions if not action.implicit)
+    return "\n".join(filter(None, (turn.reasoning, turn.text, *calls)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenComposition:
+    """Tokens of a trajectory with nothing hidden, each counted once, message frames included.
+
+    head:         system prompt, tool definitions, task.
+    observations: tool results.
+    reasoning:    what the assistant thought and said.
+    actions:      its tool calls. In a text protocol the call is a part of the text, and is counted here alone.
+    user:         messages of the user between the turns.
+    """
+
+    head: int = 0
+    observations: int = 0
+    reasoning: int = 0
+    actions: int = 0
+    user: int = 0
+
+    def __add__(self, other: TokenComposition) -> TokenComposition:
+        return TokenComposition(
+            head=self.head + other.head,
+            observations=self.observations + other.observations,
+            reasoning=self.reasoning + other.reasoning,
+            actions=self.actions + other.actions,
+            user=self.user + other.user,
+        )
+
+    def scale(self, rate: float) -> TokenComposition:
+        """Return the same in tokens of which one of these is `rate`."""
+        return TokenComposition(
+            head=round(self.head * rate),
+            observations=round(self.observations * rate),
+            reasoning=round(self.reasoning * rate),
+            actions=round(self.actions * rate),
+            user=round(self.user * rate),
+        )
+
+    @property
+    def total(self) -> int:
+        """Return all tokens: the length of a prompt with nothing hidden."""
+        return self.head + self.observations + self.reasoning + self.actions + self.user
+
+    @property
+    def turn_tokens(self) -> int:
+        """Return the tokens of all turns: everything but the head."""
+        return self.total - self.head
+
+    @property
+    def observation_share(self) -> float:
+        """Return the share of the turns' tokens that is in observations, 0 to 1; 0 where there are no turns.
+
+        The literature gives 84 % for software engineering agents.
+        """
+        if self.turn_tokens:
+            return self.observations / self.turn_tokens
+        return 0.0
+
+
+def measure_head(head: Head, sizer: Sizer) -> TokenComposition:
+    """Return the composition of a head, its unrecorded part included."""
+    messages = sum(sizer.count_message(message) for message in head.messages)
+    return TokenComposition(head=head.hidden_tokens + sizer.count_tools(head) + messages)
+
+
+def measure_turn(turn: Turn, sizer: Sizer) -> TokenComposition:
+    """Return the composition of one turn."""
+    calls = sum(sizer.count_call(action) for action in turn.actions if not action.implicit)
+    commands = sum(sizer.count(join_argument_text(action)) for action in turn.actions if action.implicit)
+    # A text cut in two may have more tokens than the whole.
+    spoken = sizer.count_assistant(turn)
+    # Reported output may be less than what we count.
+    actions = min(calls + min(commands, sizer.count_content(turn.content)), spoken)
+    return TokenComposition(
+        observations=sum(sizer.count_observation(observation) for observation in turn.observations),
+        reasoning=spoken - actions,
+        actions=actions,
+        user=sum(sizer.count_message(message) for message in turn.interjections),
+    )
+
+
+#: Characters of a task that are kept.
+MAX_TASK_CHARS: Final = 300
+#: Characters of a message that are searched for it.
+_MAX_SEARCHED: Final = 100_000
+#: Records among which the head of a log is.
+_FIRST_RECORDS: Final = 4
+#: Blocks that clients put before the user's own words.
+_CLIENT_BLOCKS: Final = re.compile(
+    r"<(system-reminder|environment_context|user_instructions|command-message)>.*?</\1>", re.DOTALL
+)
+#: A tag around the task, such as <pr_description>.
+_OPENING_TAG: Final = re.compile(r"\A<[a-z]+[_-][a-z_-]+>\s*")
+
+
+def find_task(head: Head) -> str:
+    """Return the beginning of the first user message in one line, without blocks of the client; "" for none.
+
+    Nothing in it acts on a terminal.
+    """
+    for message in head.messages:
+        if message.role == "user":
+            text = _CLIENT_BLOCKS.sub(" ", message.text[:_MAX_SEARCHED]).strip()
+            line = " ".join(escape_controls(_OPENING_TAG.sub("", text, count=1)).split())
+            if line:
+                return line if len(line) <= MAX_TASK_CHARS else f"{line[: MAX_TASK_CHARS - 1]}…"
+    return ""
+
+
+def read_task(events: Iterable[Event]) -> str:
+    """Return the task of a log from its first records; "" if they have none."""
+    for event in islice(events, _FIRST_RECORDS):
+        if isinstance(event, HeadSet):
+            return find_task(event.head)
+    return ""

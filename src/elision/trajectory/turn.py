@@ -1,17 +1,28 @@
-"""A turn: one assistant message and all its results. Atomic: never split."""
+"""A turn: one assistant message and all its results. Atomic: never split.
+
+Agents that act in plain text: finding the action in the assistant's text.
+
+`observations = tools | user | auto` (design 1). `auto` decides once: an agent with tool definitions, tool calls or tool
+results speaks the tool protocol; else it acts in text if its first message holds an action; else it only chats, and a
+chat has no observations.
+
+A turn while its results still come in, recorded or live.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from elision.trajectory.content import Content, join_text
-from elision.trajectory.foreign_json import parse_object
-from elision.trajectory.record_fields import write_always
+from elision.trajectory.content import Content, join_text, write_always
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.usage import Usage
 
 #: Name of the tool of an action that was given as a bare text, which is its argument `input`.
@@ -156,3 +167,157 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
             if action.id == observation.action_id:
                 return action
         return None
+
+
+ObservationRole: TypeAlias = Literal["tools", "user", "auto"]
+
+# An opening line has an end: without one, marks in a row without a newline are quadratic.
+_FENCE = re.compile(r"```([\w+-]{0,40})[^\n]{0,400}\n(.*?)\n?```", re.DOTALL)
+_TAG = re.compile(r"<(command|execute_bash|execute_ipython|tool_call|action|function=[\w.-]+)>")
+_REACT = re.compile(r"^Action:\s*([\w.-]+)\s*\n+Action Input:\s*(.+)", re.MULTILINE)
+_SHELLS = frozenset({"bash", "sh", "shell", "console", "mswea_bash_command"})
+_NOT_ACTIONS = frozenset({"json", "diff", "patch", "yaml", "toml", "text", "markdown", "md"})
+
+
+def find_action(text: str) -> Action | None:
+    """The action that an assistant's `text` holds, or None: last runnable fence, tag or ReAct line."""
+    for language, body in reversed(_FENCE.findall(text)):
+        if language.lower() not in _NOT_ACTIONS and body.strip():
+            if language.lower() in _SHELLS or not language:
+                name = "bash"
+            else:
+                name = language.lower()
+            return Action(id="", name=name, arguments=body.strip(), implicit=True)
+    if tagged := _find_tagged_action(text):
+        return tagged
+    if found := _REACT.search(text):
+        return Action(id="", name=found[1], arguments=found[2].strip(), implicit=True)
+    return None
+
+
+def _find_tagged_action(text: str) -> Action | None:
+    opened = _TAG.search(text)
+    # Looked for apart: a pattern with both ends is quadratic in tags that are never closed.
+    end = text.find("</", opened.end()) if opened else -1
+    if opened is None or end < 0:
+        return None
+    name = opened[1].removeprefix("function=")
+    shell = name in ("command", "execute_bash")
+    return Action(id="", name="bash" if shell else name, arguments=text[opened.end() : end].strip(), implicit=True)
+
+
+def choose_observation_role(first_text: str, *, has_tools: bool) -> Literal["tools", "user"]:
+    """What `auto` means for an agent whose first message says `first_text`.
+
+    has_tools: tool definitions, tool calls or tool results were seen.
+    """
+    if not has_tools and find_action(first_text):
+        return "user"
+    return "tools"
+
+
+#: The tag by which a user message is an observation, whatever the protocol is.
+TOOL_OUTPUT: Final = "tool_output"
+#: Assistant messages that `auto` looks at: agents greet or think aloud before they act.
+OPENING_TURNS = 3
+#: Most turns have no tags, so they share one mapping.
+_NOTHING: Final[Mapping[Any, frozenset[str]]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class TurnBuilder:
+    """What is known of a turn so far; results and user messages in the order in which they came.
+
+    tags:      of all results of the turn. call_tags: of the results of single calls, by the call's id.
+    user_tags: of user messages, by their place in `users`.
+    """
+
+    content: Content = ()
+    reasoning: str = ""
+    actions: tuple[Action, ...] = ()
+    usage: Usage | None = None
+    at: float | None = None
+    model: str = ""
+    results: tuple[Observation, ...] = ()
+    users: tuple[Message, ...] = ()
+    tags: frozenset[str] = frozenset()
+    call_tags: Mapping[str, frozenset[str]] = field(default_factory=lambda: _NOTHING)
+    user_tags: Mapping[int, frozenset[str]] = field(default_factory=lambda: _NOTHING)
+
+    def build_turn(self, index: int, mode: Literal["tools", "user"]) -> Turn:
+        """Return the turn so far. mode: which messages are observations; in "user", the answer to an action is one.
+
+        Interjections are the same objects as in `users`, so that the caller can recognize them.
+        """
+        actions = self.actions
+        results = self._tag_results() if self.tags or self.call_tags else self.results
+        users = list(enumerate(self.users))
+        if mode == "user" and users and not results:
+            # The user message that answers an action is its observation; a text without one is answered by a person.
+            found = actions or self._find_actions()
+            answer = next((each for each in users if each[1].role == "user"), None)
+            if found and answer is not None:
+                actions = tuple(replace(action, implicit=True) for action in found)
+                users.remove(answer)
+                results = (self._make_user_observation(actions[0], *answer),)
+        while users and self._is_declared_observation(*users[0]):
+            if not actions:
+                actions = self._find_actions()
+            results += (self._make_user_observation(None if results or not actions else actions[0], *users.pop(0)),)
+        return Turn(
+            index=index,
+            content=self.content,
+            reasoning=self.reasoning,
+            actions=actions,
+            observations=results,
+            interjections=tuple(message for _, message in users),
+            usage=self.usage,
+            at=self.at,
+            model=self.model,
+        )
+
+    def add_tags(
+        self, tags: frozenset[str], actions: Sequence[Action], call_tags: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Add the tags of an assistant's message: of the results of its `actions`, or of the turn where it has none.
+
+        call_tags: of single calls, by their id.
+        """
+        if not actions:
+            self.tags |= tags
+        for action in actions:
+            self._add_call_tags(action.id, tags)
+        for id, own in call_tags.items():
+            self._add_call_tags(id, own)
+
+    def _add_call_tags(self, id: str, tags: frozenset[str]) -> None:
+        if tags:
+            self.call_tags = {**self.call_tags, id: self.call_tags.get(id, frozenset()) | tags}
+
+    def _find_actions(self) -> tuple[Action, ...]:
+        """Return the action in the assistant's text, if there is one."""
+        return tuple(filter(None, (find_action(join_text(self.content)),)))
+
+    def _tag_results(self) -> tuple[Observation, ...]:
+        nothing: frozenset[str] = frozenset()
+        return tuple(
+            replace(result, tags=result.tags | self.tags | self.call_tags.get(result.action_id, nothing))
+            for result in self.results
+        )
+
+    def _is_declared_observation(self, place: int, message: Message) -> bool:
+        return message.role == "user" and TOOL_OUTPUT in self.user_tags.get(place, ())
+
+    def _make_user_observation(self, action: Action | None, place: int, message: Message) -> Observation:
+        """Return user message `place` as the observation of `action`; None where it answers none that is known."""
+        tags = self.tags | self.user_tags.get(place, frozenset())
+        if action is None:
+            return Observation(action_id="", tool="", content=message.content, role="user", tags=tags)
+        tags |= self.call_tags.get(action.id, frozenset())
+        return Observation(action_id=action.id, tool=action.name, content=message.content, role="user", tags=tags)
+
+
+def find_opening_text(drafts: Sequence[TurnBuilder]) -> str:
+    """What `auto` decides by: the first of the opening messages that is answered and holds an action, or the first."""
+    texts = (join_text(draft.content) for draft in drafts[:OPENING_TURNS] if draft.users)
+    return next(filter(find_action, texts), join_text(drafts[0].content))

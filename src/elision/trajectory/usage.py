@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from elision.trajectory.record_fields import write_always
+from elision.trajectory.content import write_always
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,7 +22,7 @@ from time import thread_time
 from typing import Final, Protocol, TypeAlias
 
 from elision.errors import SpecError, describe_error
-from elision.trajectory.text_pieces import split_text
+from elision.trajectory.foreign_text import split_text
 
 _log: Final = logging.getLogger("elision.trajectory")
 

@@ -22,8 +22,7 @@ from elision.cli.app import app
 from elision.errors import UnknownHandle
 from elision.gateway.dashboard.json_views import MAX_TEXT_CHARS, decode_key, encode_key
 from elision.gateway.dashboard.pages import POLICY
-from elision.gateway.dashboard.session_cache import SessionCache
-from elision.gateway.dashboard.session_text import find_command
+from elision.gateway.dashboard.session_cache import SessionCache, find_command
 from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elision import Advanced, ContextManager
-from elision.gateway.dashboard.session_trees import SessionTrees
+from elision.gateway.dashboard.session_cache import SessionTrees
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Relation, SessionInfo
 from tests.gateway.dashboard.api_client import DashboardClient

@@ -11,8 +11,7 @@ import pytest
 
 from elision.lab.report import charts
 from elision.lab.report.charts import draw_bars
-from elision.lab.report.palette import PAPER
-from elision.lab.report.svg import Drawing, measure_text
+from elision.lab.report.svg import PAPER, Drawing, measure_text
 from elision.lab.results import Study
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.price_table import load_price_table

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from elision.lab.report import page as pages
-from elision.lab.report.names import GROUPS
+from elision.lab.report.figures import GROUPS
 from elision.lab.report.replay_report import build_replay_report
 from elision.lab.report.report import Provenance
 from elision.lab.results import Composition, Study

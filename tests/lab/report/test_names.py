@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from elision.lab.report.figures import neutralize_text
-from elision.lab.report.names import (
+from elision.lab.report.figures import (
     LONGEST_RUN,
     LONGEST_STRATEGY,
     find_family,
     find_group,
     is_raw,
     name_runs,
+    neutralize_text,
     shorten_strategies,
 )
 from tests.lab.report.studies import HOSTILE, STRATEGIES, row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elision.lab.report.palette import COLOURS, assign_looks, build_css
+from elision.lab.report.svg import COLOURS, assign_looks, build_css
 from tests.lab.report.studies import STRATEGIES
 
 

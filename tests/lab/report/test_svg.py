@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.lab.report.palette import PAPER
 from elision.lab.report.svg import (
+    PAPER,
     Axis,
     Drawing,
     Plot,

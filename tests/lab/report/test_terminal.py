@@ -15,7 +15,7 @@ from elision.cli.replay import build_next_steps
 from elision.lab.elongation import TurnAssumption, TurnFactor
 from elision.lab.report import terminal
 from elision.lab.report.columns import COLUMNS
-from elision.lab.report.names import GROUPS
+from elision.lab.report.figures import GROUPS
 from elision.lab.report.replay_report import build_replay_report, build_totals
 from elision.lab.report.report import MOST_COLUMNS, Column, Report, Section, Sentence, Table, TableRow, join_words
 from elision.lab.results import Control, Study

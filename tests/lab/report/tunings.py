@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elision.lab.results import Row
-from elision.lab.tuning.search_space import SearchSpace, ToolRule
-from elision.lab.tuning.tool_rules import ToolUse
+from elision.lab.tuning.search_space import SearchSpace, ToolRule, ToolUse
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill

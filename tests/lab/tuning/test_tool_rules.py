@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from elision.lab.study_settings import StudySettings
-from elision.lab.tuning.search_space import ToolRule
-from elision.lab.tuning.tool_rules import MOST_RULES, ToolUse, choose_tool_rules, measure_tools
+from elision.lab.tuning.search_space import MOST_RULES, ToolRule, ToolUse, choose_tool_rules, measure_tools
 from elision.testing.builders import call, long_text, result, trajectory, turn
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory

@@ -6,8 +6,7 @@ import pytest
 
 from elision.providers.anthropic import parse as anthropic
 from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
-from elision.trajectory.price_lookup import find_prices
-from elision.trajectory.usage_cost import cost_reported_usage
+from elision.trajectory.price_lookup import cost_reported_usage, find_prices
 from tests.providers.recorded_usage import ADVISED, COMPACTED, bill, tier
 
 

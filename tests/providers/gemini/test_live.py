@@ -9,7 +9,7 @@ from google.genai import types
 
 from elision import ContextManager
 from elision.errors import DialectError
-from elision.providers.gemini.live import LiveGemini
+from elision.providers.gemini.parse import LiveGemini
 from elision.testing.request_rules import list_new_violations
 from tests.providers.render_checks import check_contents
 

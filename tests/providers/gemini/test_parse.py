@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from elision.providers.gemini.parse import (
-    defines_tool,
-    has_own_signs,
-    parse_assistant,
-    parse_response,
-    parse_usage,
-)
+from elision.providers.gemini.parse import defines_tool, has_own_signs, parse_assistant, parse_response, parse_usage
 from elision.trajectory.content import Opaque, join_text
 from elision.trajectory.turn import Action
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.json_patch import encode_json
+from elision.gateway.json_bytes import encode_json
 from elision.manager.history import History
 from elision.providers.live.conversation import Conversation
 from elision.providers.live.parsed_message import parse_message

@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from elision.errors import DialectError
 from elision.manager import ContextManager
-from elision.providers.live.foreign import describe_foreign, is_known
+from elision.providers.live.client_messages import describe_foreign, is_known
 from elision.providers.provider_table import find_provider
 
 Json = dict[str, Any]

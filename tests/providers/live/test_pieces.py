@@ -6,10 +6,10 @@ import hashlib
 
 import pytest
 
-from elision.gateway.json_patch import encode_json
+from elision.gateway.json_bytes import encode_json
 from elision.providers.live.parsed_message import parse_message
 from elision.providers.provider_table import PROVIDERS
-from elision.trajectory.text_pieces import PIECE
+from elision.trajectory.foreign_text import PIECE
 
 
 @pytest.mark.parametrize("text", ["word", "é中😀", "a" * (3 * PIECE), "é中😀" * PIECE])

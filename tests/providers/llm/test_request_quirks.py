@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elision.providers.llm.answers import EndpointFault, parse_refusal
-from elision.providers.llm.request_quirks import ModelQuirks, post_until_accepted
+from elision.providers.llm.client import ModelQuirks, post_until_accepted
 from elision.providers.llm.transport import Transport
 
 NO_MAX_TOKENS = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from elision.providers.shared.prompt_breakpoints import FIELD, add_breakpoint, sets_own_breakpoints
+from elision.manager.outgoing_request import FIELD, add_breakpoint, sets_own_breakpoints
 from tests.providers.render_checks import check_openai, check_responses
 
 MARK = {"mode": "explicit"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.providers.shared.sealed import ANTHROPIC_SEAL, GEMINI_SEAL, OPENAI_SEAL, Seal, recognize_seal
+from elision.providers.shared.json_reading import ANTHROPIC_SEAL, GEMINI_SEAL, OPENAI_SEAL, Seal, recognize_seal
 
 #: Characters of a sealed item, and the reasoning tokens that the response's usage states. From the cassettes of
 #: pydantic-ai; gpt-5 states multiples of 64, so that 0 may be anything below.

@@ -14,7 +14,7 @@ import openai
 
 from elision.providers.provider import Api
 from elision.testing import response_anthropic, response_openai_responses
-from elision.testing.chunking import split_text
+from elision.testing.exchange import split_text
 
 Json = dict[str, Any]
 RECALL = "elision_recall"

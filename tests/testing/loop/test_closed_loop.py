@@ -7,7 +7,7 @@ import pytest
 from elision.errors import SettingError, SpecError
 from elision.manager.context import ContextManager
 from elision.testing.loop.closed_loop import FAMILIES, TaskOutcome, Variant, run_task
-from elision.testing.loop.knobs import Knobs
+from elision.testing.loop.task_plan import Knobs
 from elision.trajectory.price_lookup import find_price_set
 from tests.soak import pair_cases
 

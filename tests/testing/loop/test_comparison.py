@@ -6,12 +6,7 @@ import pytest
 
 from elision.errors import SettingError
 from elision.testing.loop.closed_loop import TaskOutcome
-from elision.testing.loop.comparison import (
-    compare_variants,
-    count_pairs,
-    count_pairs_for_margin,
-    format_comparisons,
-)
+from elision.testing.loop.comparison import compare_variants, count_pairs, count_pairs_for_margin, format_comparisons
 
 
 def outcome(variant: str, seed: int, *, solved: bool = True, usd: float = 1.0, calls: int = 10) -> TaskOutcome:

@@ -16,13 +16,13 @@ from openai.types.chat import ChatCompletion
 from elision.agent.model import Prompt, Shape
 from elision.cli.app import app
 from elision.errors import ElisionError, SettingError
-from elision.testing.loop.knobs import Knobs
+from elision.testing.exchange import ReplySpec
 from elision.testing.loop.live_runs import RunFile
 from elision.testing.loop.scripted_agent import ScriptedAgent
+from elision.testing.loop.task_plan import Knobs
 from elision.testing.loop.worlds.database_world import DatabaseSkill
 from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
 from elision.testing.request_checks import find_problems
 from elision.trajectory.usage import Usage
 

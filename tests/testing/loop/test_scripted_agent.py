@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from elision.agent.model import Json, ModelAnswer, Prompt
-from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.scripted_agent import SUMMARY_LABEL, PromptPiece, ScriptedAgent
+from elision.testing.loop.task_plan import Knobs
 from elision.testing.loop.worlds.logs_world import LogsSkill
 from elision.testing.loop.worlds.policy_world import PolicySkill
 

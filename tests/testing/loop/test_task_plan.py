@@ -7,8 +7,7 @@ from statistics import fmean
 
 import pytest
 
-from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.task_plan import FACTS_PER_DOCUMENT, TaskFact, TaskPlan, load_distances, make_plan
+from elision.testing.loop.task_plan import FACTS_PER_DOCUMENT, Knobs, TaskFact, TaskPlan, load_distances, make_plan
 
 
 def plan(reuse: str, seed: int = 1, steps: int = 60) -> TaskPlan:

@@ -10,7 +10,7 @@ import pytest
 
 from elision.agent.environment import ActionResult
 from elision.testing.loop.closed_loop import FAMILIES
-from elision.testing.loop.knobs import Knobs
+from elision.testing.loop.task_plan import Knobs
 from elision.testing.loop.world import World
 from elision.trajectory.turn import Action
 

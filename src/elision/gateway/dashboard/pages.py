@@ -20,17 +20,18 @@ from typing import Any, Final
 
 import elision
 from elision.errors import ElisionError, MissingExtra, SpecError, StoreError, UnknownHandle
-from elision.gateway.dashboard.export import export_calls_as_csv, export_calls_as_json, name_file
 from elision.gateway.dashboard.json_views import (
     LIVE_SECONDS,
     decode_key,
+    export_calls_as_csv,
+    export_calls_as_json,
+    name_file,
     render_observation,
     render_row,
     render_session,
     render_totals,
 )
-from elision.gateway.dashboard.session_cache import SessionCache, SessionRow
-from elision.gateway.dashboard.session_trees import SessionTrees, render_roles
+from elision.gateway.dashboard.session_cache import SessionCache, SessionRow, SessionTrees, render_roles
 from elision.gateway.dashboard.totals import SavingsTotals
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo, Store

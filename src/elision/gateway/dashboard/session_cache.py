@@ -3,27 +3,93 @@
 A session's totals are kept. Its report, which holds its whole log, is kept if there is room, and read again from the
 store when it is needed. Other processes write to the same store: it is listed again on every question, at most once in
 `LISTING_SECONDS`.
+
+What people know a session and a tool result by: the API of its client, the command that was run.
+
+One bill for a tree of agents: sessions that belong together, and what each role among them cost.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from elision.errors import ElisionError
-from elision.gateway.dashboard.session_text import describe_api
 from elision.gateway.dashboard.totals import SavingsTotals, compute_totals, count_shared_calls
 from elision.manager.session_history import LogReader, SessionReport, add_plateau_guard
+from elision.providers.provider_table import PROVIDERS
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
+from elision.trajectory.plan import Key
 from elision.trajectory.prices import Prices
-from elision.trajectory.run_roles import Role
-from elision.trajectory.task_text import find_task
+from elision.trajectory.run_roles import ROLES, Role
 from elision.trajectory.tokens import Sizer, make_counter
+from elision.trajectory.trajectory import find_task
+from elision.trajectory.turn import Action, Turn
+
+#: Characters of a command that the API gives.
+MAX_COMMAND_CHARS: Final = 400
+
+#: Arguments that are the command by themselves.
+_COMMANDS: Final = ("command", "cmd", "code", "query", "path", "file_path")
+
+
+def describe_api(dialect: str) -> str:
+    """Return the name of the API that the client speaks; "" if the log does not say."""
+    if dialect in PROVIDERS:
+        return PROVIDERS[dialect].title
+    return ""
+
+
+def find_command(turns: Sequence[Turn], key: Key) -> str:
+    """Return what the tool was called with, in one line; "" if the log does not say."""
+    number, position = key
+    if not 1 <= number <= len(turns):
+        return ""
+    turn = turns[number - 1]
+    if turn.index != number or not 1 <= position <= len(turn.observations):
+        return ""
+    action = turn.find_action(turn.observations[position - 1])
+    if action is None:
+        return ""
+    return _cut(" ".join(_describe_arguments(action).split()), MAX_COMMAND_CHARS)
+
+
+def _describe_arguments(action: Action) -> str:
+    """Return the command alone if there is one; otherwise names and values."""
+    arguments: Mapping[str, Any] = action.decoded_arguments
+    if not arguments:
+        return action.arguments[: 4 * MAX_COMMAND_CHARS].strip().removeprefix("{}")
+    for name in _COMMANDS:
+        value = arguments.get(name)
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = " ".join(value)
+        if isinstance(value, str) and value:
+            others = {other: each for other, each in arguments.items() if other != name}
+            return " ".join(filter(None, (value[: 4 * MAX_COMMAND_CHARS], _list_values(others))))
+    return _list_values(arguments)
+
+
+def _list_values(arguments: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_write_value(value)}" for name, value in islice(arguments.items(), 20))
+
+
+def _write_value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return _cut(" ".join(text[:400].split()), 80)
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[: most - 1]}…"
+
 
 #: Seconds for which a listing of the store is taken as new.
 LISTING_SECONDS: Final = 0.5
@@ -194,3 +260,57 @@ def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
     step = max(1, -(-len(sizes) // MAX_POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)
+
+
+class SessionTrees:
+    """Which sessions of a listing belong together.
+
+    They came from one another, or their client gave them one id: side calls have that of the agent they serve.
+    """
+
+    def __init__(self, infos: Sequence[SessionInfo]) -> None:
+        self.infos = infos
+        self._by_key = {info.key: info for info in infos}
+        self._started = defaultdict[str, list[SessionInfo]](list)
+        self._of_family = defaultdict[str, list[SessionInfo]](list)
+        for info in infos:
+            if info.parent != info.key:
+                self._started[info.parent].append(info)
+            self._of_family[info.family].append(info)
+
+    def list_branches(self, key: str) -> Sequence[SessionInfo]:
+        """Return the sessions that came from session `key`."""
+        return self._started.get(key, ())
+
+    def find_tree(self, root: SessionInfo) -> list[SessionInfo]:
+        """Return the sessions that belong to `root`, itself included, which may be newer than the listing."""
+        found: dict[str, SessionInfo] = {}
+        waiting = [root]
+        while waiting:
+            info = waiting.pop()
+            if info.key in found:
+                continue
+            found[info.key] = info
+            waiting += self._started.get(info.key, ())
+            # A family without an id is all that one credential has.
+            if "/" in info.family:
+                waiting += self._of_family.get(info.family, ())
+            if info.parent in self._by_key:
+                waiting.append(self._by_key[info.parent])
+        return list(found.values())
+
+
+def render_roles(rows: Iterable[SessionRow]) -> dict[str, Any]:
+    """Render what each role cost that occurs, in calls of its own. usd: as reported, else at the simulated cache."""
+    found: dict[str, list[SavingsTotals]] = defaultdict(list)
+    for row in rows:
+        found[row.role].append(row.own_totals)
+    return {
+        role: {
+            "sessions": len(found[role]),
+            "calls": sum(each.calls for each in found[role]),
+            "usd": sum(each.ours.total for each in found[role]),
+        }
+        for role in ROLES
+        if role in found
+    }

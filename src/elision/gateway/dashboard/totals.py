@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 import msgspec
 
 from elision.manager.session_history import SessionReport
+from elision.trajectory.price_lookup import cost_reported_usage
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.usage import Usage
-from elision.trajectory.usage_cost import cost_reported_usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,6 @@
     page.build_page(report)
     svg.render_png(page.draw_picture(report))       needs resvg (extra `report`)
 
-figures.py formats numbers, names.py shortens names, palette.py assigns colours, wording.py writes sentences; charts.py
-draws with svg.py; page.html, page.css and page.js are the page around the charts.
+figures.py formats numbers and shortens names, wording.py writes sentences; charts.py draws with svg.py, which has the
+colours too; page.html, page.css and page.js are the page around the charts.
 """

@@ -6,14 +6,23 @@ from collections.abc import Sequence
 
 from elision.lab.report import wording
 from elision.lab.report.columns import is_baseline
-from elision.lab.report.figures import NOTHING, format_change, format_count, format_multiple, format_share, format_usd
-from elision.lab.report.names import group_rows, is_hindsight, is_raw
-from elision.lab.report.palette import assign_looks
+from elision.lab.report.figures import (
+    NOTHING,
+    format_change,
+    format_count,
+    format_multiple,
+    format_share,
+    format_usd,
+    group_rows,
+    is_hindsight,
+    is_raw,
+)
 from elision.lab.report.report import Bar, BarChart
 from elision.lab.report.sent_wording import name_rows
 from elision.lab.report.svg import (
     Axis,
     Drawing,
+    assign_looks,
     draw_bottom_axis,
     measure_text,
     plot_shares,

@@ -15,9 +15,10 @@ from elision.lab.report.figures import (
     format_share,
     format_tokens,
     format_usd,
+    is_raw,
+    is_sent,
     is_unchanged,
 )
-from elision.lab.report.names import is_raw, is_sent
 from elision.lab.report.report import Column, Table, TableRow, Words
 from elision.lab.results import RECORDED, Control, Row, Study
 

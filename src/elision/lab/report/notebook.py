@@ -9,8 +9,7 @@ from typing import Any, Final
 from elision.lab.replay import Replay
 from elision.lab.report.charts import build_costs, draw_bars
 from elision.lab.report.figures import format_count, format_usd, neutralize_text
-from elision.lab.report.palette import PAPER
-from elision.lab.report.svg import LINE, Drawing, measure_text
+from elision.lab.report.svg import LINE, PAPER, Drawing, measure_text
 from elision.lab.report.wording import write_headline
 from elision.lab.results import Study
 from elision.telemetry.context_report import ContextReport

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from elision.lab.report.charts import draw_bars
 from elision.lab.report.figures import bind_units, format_count, neutralize_text
-from elision.lab.report.palette import PAGE, PAPER, Ink, build_css
 from elision.lab.report.report import (
     BarChart,
     Block,
@@ -38,7 +37,7 @@ from elision.lab.report.report import (
     fold_passage,
     join_words,
 )
-from elision.lab.report.svg import PADDING, WIDTH, Drawing
+from elision.lab.report.svg import PADDING, PAGE, PAPER, WIDTH, Drawing, Ink, build_css
 
 #: Pixels of a chart on a phone, a tablet and a desk: class of the drawing (page.css) -> its width.
 WIDTHS: Final = {"small": 338, "middle": 680, "large": 1160}

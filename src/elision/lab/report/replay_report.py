@@ -16,9 +16,11 @@ from elision.lab.report.figures import (
     format_share,
     format_tokens,
     format_usd,
+    group_rows,
+    is_raw,
+    list_shortened,
+    name_runs,
 )
-from elision.lab.report.names import group_rows, is_raw, list_shortened, name_runs
-from elision.lab.report.palette import assign_looks
 from elision.lab.report.report import (
     Block,
     Chart,
@@ -33,6 +35,7 @@ from elision.lab.report.report import (
     TableRow,
     Tiles,
 )
+from elision.lab.report.svg import assign_looks
 from elision.lab.results import Row, Study, SummaryTable
 from elision.trajectory.trajectory import Problem
 

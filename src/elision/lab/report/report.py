@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from elision.trajectory.control_characters import make_visible
+from elision.trajectory.foreign_text import make_visible
 
 if TYPE_CHECKING:
     from elision.lab.report.svg import Drawing, Tip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elision.lab.report.figures import format_count, format_plural, format_usd
-from elision.lab.report.names import shorten_strategies
+from elision.lab.report.figures import format_count, format_plural, format_usd, shorten_strategies
 from elision.lab.results import BILLED, NEAR_COST, RECORDED, SentSummary, Study
-from elision.telemetry.percent import format_signed_percent
+from elision.telemetry.context_report import format_signed_percent
 
 
 def name_rows(study: Study) -> dict[str, str]:

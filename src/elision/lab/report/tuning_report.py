@@ -8,8 +8,15 @@ from dataclasses import replace
 from typing import Final
 
 from elision.lab.report import tuning_wording, wording
-from elision.lab.report.figures import NOTHING, format_change, format_count, format_share, format_usd, neutralize_text
-from elision.lab.report.names import name_runs
+from elision.lab.report.figures import (
+    NOTHING,
+    format_change,
+    format_count,
+    format_share,
+    format_usd,
+    name_runs,
+    neutralize_text,
+)
 from elision.lab.report.replay_report import build_problem_section
 from elision.lab.report.report import (
     Bar,

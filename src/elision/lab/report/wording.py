@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from elision.lab.elongation import KNEE, OPENHANDS, SWE_AGENT, is_above_knee, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
 from elision.lab.report.figures import (
+    find_family,
     format_change,
     format_change_range,
     format_count,
@@ -16,17 +17,20 @@ from elision.lab.report.figures import (
     format_share,
     format_turns,
     format_usd,
+    is_every_turn,
+    is_hindsight,
+    is_raw,
+    is_sent,
     is_unchanged,
     neutralize_text,
+    shorten_strategies,
 )
-from elision.lab.report.names import find_family, is_every_turn, is_hindsight, is_raw, is_sent, shorten_strategies
 from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
-from elision.lab.run_prices import SEVERAL
+from elision.lab.run_loading import SEVERAL
 from elision.strategies.masking import Masking
-from elision.telemetry.percent import format_signed_percent
-from elision.trajectory.composition import TokenComposition
+from elision.telemetry.context_report import format_signed_percent
 from elision.trajectory.prices import Prices
-from elision.trajectory.trajectory import Problem
+from elision.trajectory.trajectory import Problem, TokenComposition
 
 #: Up to this multiple of the cheapest, visible facts decide which strategy is named first.
 _AS_GOOD = 1.05

@@ -22,14 +22,14 @@ from elision.lab.evidence import Evidence, collect_evidence
 from elision.lab.replay_workers import WorkerPool
 from elision.lab.results import Row, prices_json, total
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.lab.run_prices import SEVERAL
+from elision.lab.run_loading import SEVERAL
 from elision.lab.sent_rows import SentRows, replay_as_sent
 from elision.lab.study import find_common_items, replay_candidates
 from elision.lab.study_settings import Candidate, StudySettings
 from elision.providers.shared.json_reading import mapping_in
 from elision.strategies.spec import describe_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.event_json import encode_head, encode_turn
+from elision.trajectory.events import encode_head, encode_turn
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Trajectory
 

@@ -16,8 +16,7 @@ from typing import Any, Final, TypeAlias
 from elision.errors import FormatError, MissingExtra, SpecError
 from elision.lab.replay_workers import WorkerPool
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary
-from elision.lab.run_loading import Loaded
-from elision.lab.run_prices import list_model_uses, sum_up_prices
+from elision.lab.run_loading import Loaded, list_model_uses, sum_up_prices
 from elision.lab.study_settings import StudySettings
 from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 from elision.lab.tuning.evaluations import (
@@ -32,12 +31,14 @@ from elision.lab.tuning.search_space import (
     FAMILIES,
     NUMBERS,
     SearchSpace,
+    ToolUse,
     add_rule_sets,
+    choose_tool_rules,
     describe_default,
     find_rule_of_thumb,
     list_references,
+    measure_tools,
 )
-from elision.lab.tuning.tool_rules import ToolUse, choose_tool_rules, measure_tools
 from elision.lab.tuning.tuning_result import (
     OBJECTIVES,
     Objective,

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from elision.lab.results import Row, SentSummary, encode_problems, prices_json
-from elision.lab.tuning.search_space import SearchSpace
-from elision.lab.tuning.tool_rules import ToolUse
+from elision.lab.tuning.search_space import SearchSpace, ToolUse
 from elision.strategies.schedules import SPENDING_CAP
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem

@@ -1,11 +1,17 @@
-"""Anthropic Messages: content blocks, results and usage read into values."""
+"""Anthropic Messages: content blocks, results and usage read into values.
+
+Anthropic messages, live: in a user message each result is a piece, and the other blocks are one more.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from elision.providers.live.parsed_message import BlockMessageDialect, Location, Piece
 from elision.providers.shared.json_reading import (
+    ANTHROPIC_SEAL,
     KEEP_OUTPUT,
     AssistantMessage,
     Json,
@@ -16,13 +22,13 @@ from elision.providers.shared.json_reading import (
     dump_json,
     join_contents,
     join_lines,
+    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
     text_in,
 )
-from elision.providers.shared.sealed import ANTHROPIC_SEAL, make_sealed
-from elision.trajectory.content import Content, join_text, make_content
+from elision.trajectory.content import Content, Opaque, join_text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import ModelUsage, Usage
 
@@ -190,3 +196,39 @@ def _count_bill(counts: Json) -> Usage:
         cache_write_1h=hour,
         played=counts.get("played") is True,
     )
+
+
+#: Blocks of a system message that change which tools there are.
+_TOOLS = ("tool_addition", "tool_removal")
+
+
+class LiveAnthropic(BlockMessageDialect):
+    """The Messages API."""
+
+    name = "anthropic"
+    alternates_roles = True
+    takes_breakpoints = True
+
+    def split_message(self, message: Json, index: int) -> list[Piece]:
+        role = text_in(message.get("role"))
+        spot = Location(index)
+        if role == "assistant":
+            return [Piece(kind="assistant", location=spot, assistant=parse_assistant(message))]
+        if role in ("system", "developer"):
+            words = parse_content(message.get("content"))
+            changes_tools = any(isinstance(part, Opaque) and part.kind in _TOOLS for part in words)
+            return [Piece(kind="system", location=spot, words=words, role="system", is_pinned=changes_tools)]
+        return self.split_user_message(message, index)
+
+    def parse_words(self, value: object) -> Content:
+        return parse_user_words({"content": value}) if isinstance(value, list) else parse_content(value)
+
+    def parse_block_result(self, block: object) -> ToolResult | None:
+        if mapping_in(block).get("type") != "tool_result":
+            return None
+        return parse_results({"content": [block]})[0]
+
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
+        if part.get("type") == "tool_result":
+            return {**part, "content": text}
+        return self.make_block(text)

@@ -6,21 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from elision.providers.anthropic.live import LiveAnthropic
-from elision.providers.anthropic.parse import defines_tool, has_own_signs, parse_assistant, parse_usage
+from elision.providers.anthropic.parse import LiveAnthropic, defines_tool, has_own_signs, parse_assistant, parse_usage
 from elision.providers.anthropic.render import AnthropicRenderer, render_tool
 from elision.providers.anthropic.stream import AnthropicFormat, AnthropicStream
 from elision.providers.host import Host
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
-from elision.providers.llm.client import ClientFormat, Json
-from elision.providers.llm.request_quirks import ModelQuirks
+from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
 from elision.providers.provider import Provider
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
-from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings
+from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings, dump_json
 from elision.providers.streaming.sse import SseFrame, format_event
 from elision.trajectory.content import join_text
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.plan import LivePrefix
 
 _STOPS: Final[Mapping[str, StopReason]] = {

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.providers.shared.json_reading import count_in, mapping_in, mappings_in, text_in
-from elision.trajectory.plan import Edit, Key
-from elision.trajectory.reference_spans import lower_end
+from elision.trajectory.plan import Edit, Key, lower_end
 from elision.trajectory.turn import Turn
 
 #: `anthropic-beta`, without which `context_management` is an unknown field.

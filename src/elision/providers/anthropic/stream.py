@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.response_writer import MessageFormat
+from elision.providers.streaming.response_findings import parse_arguments, select_counts
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
-from elision.providers.streaming.streamed_response import StreamedResponse
-from elision.providers.streaming.usage_sum import select_counts
+from elision.providers.streaming.streamed_response import MessageFormat, StreamedResponse
 
 #: Stop reasons of a response that was stopped before the model was done.
 _TRUNCATED = frozenset(("max_tokens", "model_context_window_exceeded", "refusal"))

@@ -3,6 +3,8 @@
 A content is one message: a role and a list of parts. The API takes the names of fields in both of its spellings
 (`functionCall`, `function_call`), and its Python package writes the second where an object is dumped, so both are read.
 Shapes: https://ai.google.dev/api/caching#Content and the types of google-genai 3.4.
+
+Gemini's contents, live: in a user's message each function response is a piece, and the other parts are one more.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from elision.providers.live.parsed_message import BlockMessageDialect, Location, Piece
 from elision.providers.shared.json_reading import (
+    GEMINI_SEAL,
     AssistantMessage,
     Json,
     ToolResult,
@@ -21,11 +25,11 @@ from elision.providers.shared.json_reading import (
     join_contents,
     join_lines,
     make_opaque,
+    make_sealed,
     mapping_in,
     mappings_in,
     text_in,
 )
-from elision.providers.shared.sealed import GEMINI_SEAL, make_sealed
 from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -189,3 +193,36 @@ def parse_usage(value: object) -> Usage | None:
         cache_write=0,
         played=counts.get("played") is True,
     )
+
+
+class LiveGemini(BlockMessageDialect):
+    """generateContent."""
+
+    name = "gemini"
+    roles = frozenset(("", "user", "model", "function"))
+    client_roles = frozenset(("user", "function"))
+    content_field = "parts"
+
+    def split_message(self, message: Json, index: int) -> list[Piece]:
+        if text_in(message.get("role")) == "model":
+            return [Piece(kind="assistant", location=Location(index), assistant=parse_assistant(message))]
+        return self.split_user_message(message, index)
+
+    def parse_words(self, value: object) -> Content:
+        return parse_words(list_parts(value))
+
+    def parse_block_result(self, block: object) -> ToolResult | None:
+        return parse_response(mapping_in(block)) if is_response(block) else None
+
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
+        """Return a response that says `text` in the field in which it said all, or in `output`; media are left out."""
+        field = spell_field(part, "functionResponse")
+        answer = mapping_in(part.get(field))
+        if not answer:
+            return self.make_block(text)
+        kept = {name: value for name, value in answer.items() if name != "parts"}
+        response = {find_text_field(answer.get("response")) or "output": text}
+        return {**part, field: {**kept, "response": response}}
+
+    def make_block(self, text: str) -> dict[str, Any]:
+        return {"text": text}

@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from elision.providers.gemini.live import LiveGemini
-from elision.providers.gemini.parse import defines_tool, has_own_signs, parse_assistant, parse_usage
+from elision.providers.gemini.parse import LiveGemini, defines_tool, has_own_signs, parse_assistant, parse_usage
 from elision.providers.gemini.render import GeminiRenderer, render_tool
 from elision.providers.gemini.stream import GeminiFormat, GeminiStream
 from elision.providers.host import Host
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
-from elision.providers.llm.client import ClientFormat, Json
-from elision.providers.llm.request_quirks import ModelQuirks
+from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
 from elision.providers.provider import Provider, Target
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings
 from elision.providers.streaming.sse import SseFrame
 from elision.trajectory.content import join_text
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.plan import LivePrefix
 
 #: Other reasons than these two are the provider's refusals.

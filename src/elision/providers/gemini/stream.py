@@ -10,9 +10,13 @@ from typing import Any
 
 from elision.providers.shared.json_reading import Json as AnyJson
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
-from elision.providers.streaming.choices import ChoiceStream, find_first_choice, list_other_choices
-from elision.providers.streaming.response_writer import MessageFormat
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
+from elision.providers.streaming.streamed_response import (
+    ChoiceStream,
+    MessageFormat,
+    find_first_choice,
+    list_other_choices,
+)
 
 #: Fields of every chunk that identify the response.
 _IDENTITY = ("responseId", "modelVersion", "createTime")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from elision.providers.live.parsed_message import ParsedMessage
-from elision.providers.live.pieces import LiveDialect, chain_digest, digest_pieces
+from elision.providers.live.parsed_message import LiveDialect, ParsedMessage, chain_digest, digest_pieces
 
 
 class Conversation:

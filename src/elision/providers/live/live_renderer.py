@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from elision.providers.live.live_turns import TurnSources
-from elision.providers.live.parsed_message import ParsedMessage
-from elision.providers.live.pieces import LiveDialect, Location
+from elision.providers.live.parsed_message import LiveDialect, Location, ParsedMessage
 from elision.providers.shared.json_reading import Json
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Message, Observation, Turn

@@ -9,11 +9,19 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from elision.providers.live.pieces import Location, Piece
+from elision.providers.live.parsed_message import Location, Piece
 from elision.providers.shared.json_reading import ToolResult, join_lines
-from elision.trajectory.text_protocol import ObservationRole, choose_observation_role
-from elision.trajectory.turn import Action, Message, Observation, Turn
-from elision.trajectory.turn_builder import OPENING_TURNS, TurnBuilder, find_opening_text
+from elision.trajectory.turn import (
+    OPENING_TURNS,
+    Action,
+    Message,
+    Observation,
+    ObservationRole,
+    Turn,
+    TurnBuilder,
+    choose_observation_role,
+    find_opening_text,
+)
 from elision.trajectory.usage import Usage
 
 

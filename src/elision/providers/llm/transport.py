@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from elision.errors import MissingExtra, SpecError
 from elision.providers.llm.answers import EndpointFault, parse_refusal
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.redact import format_mark
 
 if TYPE_CHECKING:

@@ -2,10 +2,15 @@
 
 The dialect of many servers besides OpenAI's, so the common words of others are understood too: `reasoning_content`
 (DeepSeek, vLLM), `reasoning` (OpenRouter), `function_call` and role `function` (OpenAI before November 2023).
+
+OpenAI chat messages, live: every message is one piece.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+from elision.providers.live.parsed_message import LiveDialect, Location, Piece, read_plain_message
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
@@ -118,3 +123,22 @@ def _count_output(counts: Json) -> int:
     if beside:
         return completion + reasoning
     return completion
+
+
+class LiveOpenAIChat(LiveDialect):
+    """Chat completions, and the many servers that speak it."""
+
+    name = "openai"
+    joins_assistant_messages = False
+
+    def split_message(self, message: Json, index: int) -> list[Piece]:
+        role = text_in(message.get("role"))
+        spot = Location(index)
+        if role == "assistant":
+            return [Piece(kind="assistant", location=spot, assistant=parse_assistant(message))]
+        if role in ("tool", "function"):
+            return [Piece(kind="result", location=spot, result=parse_result(message))]
+        return read_plain_message(message, spot)
+
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
+        return {**part, "content": text}

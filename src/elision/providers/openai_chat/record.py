@@ -8,19 +8,17 @@ from typing import Any, Final
 
 from elision.providers.host import OPENAI
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason, parse_refusal
-from elision.providers.llm.client import ClientFormat, Json
-from elision.providers.llm.request_quirks import ModelQuirks
-from elision.providers.openai_chat.live import LiveOpenAIChat
-from elision.providers.openai_chat.parse import defines_tool, parse_assistant, parse_usage
+from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
+from elision.providers.openai_chat.parse import LiveOpenAIChat, defines_tool, parse_assistant, parse_usage
 from elision.providers.openai_chat.render import OpenAIChatRenderer, render_tool
 from elision.providers.openai_chat.stream import ChatFormat, ChatStream
 from elision.providers.provider import Provider
+from elision.providers.shared.capabilities import OPENAI_MODELS, is_reasoning_model
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
-from elision.providers.shared.model_names import OPENAI_MODELS, is_reasoning_model
 from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings
 from elision.providers.streaming.sse import SseFrame
 from elision.trajectory.content import join_text
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.plan import LivePrefix
 
 _STOPS: Final[Mapping[str, StopReason]] = {

@@ -2,6 +2,10 @@
 
 A hosted tool whose item holds arguments *and* readable output (`mcp_call`, `file_search_call`, `code_interpreter_call`)
 is a call with its result; one whose output cannot be read (`web_search_call`, `image_generation_call`) stays opaque.
+
+OpenAI Responses items, live: every item is one piece; adjacent output items are one turn.
+
+A hosted tool whose item holds call and result at once stays as it is: nothing of it could be hidden alone.
 """
 
 from __future__ import annotations
@@ -10,8 +14,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from elision.providers.live.parsed_message import LiveDialect, Location, Piece, read_plain_message
 from elision.providers.shared.json_reading import (
     KEEP_OUTPUT,
+    OPENAI_SEAL,
     AssistantMessage,
     Json,
     ToolResult,
@@ -21,12 +27,12 @@ from elision.providers.shared.json_reading import (
     join_contents,
     join_lines,
     make_opaque,
+    make_sealed,
     mapping_in,
     mappings_in,
     parse_content,
     text_in,
 )
-from elision.providers.shared.sealed import OPENAI_SEAL, make_sealed
 from elision.trajectory.content import Content, Part, Text, make_content
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
@@ -250,3 +256,36 @@ def parse_usage(value: object) -> Usage | None:
         cache_write=count_in(details.get("cache_write_tokens")),
         played=counts.get("played") is True,
     )
+
+
+#: Item types that are the client's though they are no message and no result.
+_CLIENTS = frozenset(("mcp_approval_response", "item_reference", "compaction_trigger"))
+#: Those that set what holds from there on.
+_SETTINGS = frozenset(("additional_tools", "configuration_update"))
+
+
+class LiveOpenAIResponses(LiveDialect):
+    """`input` of the Responses API, as a list of items."""
+
+    name = "openai-responses"
+    joins_assistant_messages = True
+
+    def split_message(self, message: Json, index: int) -> list[Piece]:
+        kind = text_in(message.get("type")) or "message"
+        role = text_in(message.get("role"))
+        spot = Location(index)
+        if kind in OUTPUTS:
+            return [Piece(kind="result", location=spot, result=parse_result(message))]
+        is_setting = kind in _SETTINGS or (kind != "message" and role in ("system", "developer"))
+        if is_setting or kind in _CLIENTS:
+            return [Piece(kind="user", location=spot, words=parse_item(message).content, is_pinned=is_setting)]
+        if kind != "message" or role == "assistant":
+            said = parse_item(message)
+            return [Piece(kind="assistant", location=spot, assistant=said, is_silent=kind == "reasoning")]
+        return read_plain_message(message, spot)
+
+    def replace_result(self, part: Json, text: str) -> dict[str, Any]:
+        if text_in(part.get("type")) in OUTPUTS:
+            return replace_output(part, text)
+        # Of a text protocol, results are the user's messages.
+        return {**part, "content": text}

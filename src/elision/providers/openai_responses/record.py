@@ -8,20 +8,23 @@ from typing import Any, Final
 
 from elision.providers.host import OPENAI
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopReason
-from elision.providers.llm.client import ClientFormat, Json
-from elision.providers.llm.request_quirks import ModelQuirks
-from elision.providers.openai_responses.live import LiveOpenAIResponses
-from elision.providers.openai_responses.parse import defines_tool, has_own_signs, parse_item, parse_usage
+from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
+from elision.providers.openai_responses.parse import (
+    LiveOpenAIResponses,
+    defines_tool,
+    has_own_signs,
+    parse_item,
+    parse_usage,
+)
 from elision.providers.openai_responses.render import OpenAIResponsesRenderer, render_tool
 from elision.providers.openai_responses.stream import ResponsesFormat, ResponsesStream
 from elision.providers.provider import Provider
+from elision.providers.shared.capabilities import OPENAI_MODELS, is_reasoning_model
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
-from elision.providers.shared.model_names import OPENAI_MODELS, is_reasoning_model
-from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings
+from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings, dump_json
 from elision.providers.streaming.sse import SseFrame, format_event
 from elision.trajectory.content import join_text
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.plan import LivePrefix
 
 

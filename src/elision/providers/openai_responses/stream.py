@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from elision.providers.live.pieces import digest_pieces
-from elision.providers.openai_responses.live import LiveOpenAIResponses
+from elision.providers.live.parsed_message import digest_pieces
+from elision.providers.openai_responses.parse import LiveOpenAIResponses
 from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.json_values import parse_arguments
-from elision.providers.streaming.response_writer import ProviderFormat
+from elision.providers.streaming.response_findings import parse_arguments
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd, join_visible
-from elision.providers.streaming.streamed_response import StreamedResponse
+from elision.providers.streaming.streamed_response import ProviderFormat, StreamedResponse
 
 _LIVE = LiveOpenAIResponses()
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))

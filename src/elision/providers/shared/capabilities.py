@@ -3,6 +3,8 @@
 Prices, windows and the shortest prefix that is cached are in `trajectory/prices.toml`. What a row means for an
 edit is in `bound_thinking.py`, `server_clearing.py` and `breakpoints.py`; sources and doubts are in
 docs/reference/providers.md.
+
+Names of OpenAI's models, which both of its APIs serve.
 """
 
 from __future__ import annotations
@@ -224,3 +226,13 @@ def normalize_model(model: str) -> str:
     `us.anthropic.claude-opus-4.5-v1:0`."""
     name = _NAME_TAGS.sub("", model.strip().lower().rsplit("/", 1)[-1])
     return _NAME_TAGS.sub("", _CLOUD_PREFIX.sub("", name, count=1)).replace(".", "-")
+
+
+OPENAI_MODELS: Final = re.compile(r"(gpt|o\d|chatgpt|codex|computer-use)\b")
+# OpenAI's models that think first: no temperature, and what they think counts as output.
+_REASONING: Final = re.compile(r"(?:o\d|gpt-[5-9])(?!.*chat)")
+
+
+def is_reasoning_model(model: str) -> bool:
+    """Return whether `model` is one of OpenAI's that think first, by its name."""
+    return bool(_REASONING.match(model))

@@ -2,19 +2,26 @@
 
 A frame passes with its own bytes, unless its content must change. That happens only after a frame that was left out, or
 in a later round.
+
+Write one response for the client out of the upstream responses of all rounds: as a JSON body, or as a stream.
+
+Responses that offer several answers, in chat "choices" and at Gemini "candidates": the one with index 0 is read.
+
+The others pass unchanged in the first round, and are dropped in later ones.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, TypeAlias
 
-from elision.providers.streaming.json_values import dump_json
-from elision.providers.streaming.rounds import AnswerRound, Json, RoundEnd
+from elision.providers.shared.json_reading import int_in, mappings_in
+from elision.providers.streaming.response_findings import UsageSum, dump_json
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
-from elision.providers.streaming.usage_sum import UsageSum
-from elision.trajectory.foreign_json import parse_object
+from elision.trajectory.foreign_text import parse_object
 
 #: A frame and its JSON object; None where it has none.
 HeldFrame = tuple[SseFrame, "Json | None"]
@@ -250,3 +257,153 @@ def replace_event(frame: SseFrame, event: Json) -> tuple[SseFrame, Json]:
     """Return the frame with another event, and that event."""
     data = dump_json(event)
     return SseFrame(replace_data(frame, data), frame.event, data), event
+
+
+class ProviderFormat(ABC):
+    """The format of one API's whole responses."""
+
+    @abstractmethod
+    def read_body(self, body: Json) -> RoundEnd:
+        """Read a response's body; `has_failed` where it is no response."""
+
+    @abstractmethod
+    def split_content(self, content: Any, names: frozenset[str], truncated: bool) -> AnswerRound:
+        """Separate recall calls from what the client sees; `content` is that of a `RoundEnd`."""
+
+    @abstractmethod
+    def render_results(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        """Render results of calls as request messages."""
+
+    @abstractmethod
+    def render_visible(self, rounds: Sequence[AnswerRound]) -> tuple[Json, ...]:
+        """Render what the client was shown as the client will send it back."""
+
+    @abstractmethod
+    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
+        """Find what replaces that in requests to the provider; () where the client saw all of it."""
+
+    @abstractmethod
+    def merge_bodies(
+        self, first: Json, last: Json, rounds: Sequence[AnswerRound], usage: Json | None, ended: bool
+    ) -> Json:
+        """Merge all rounds into one body. ended: the last round's calls are dropped, so the response ends by itself."""
+
+
+class MessageFormat(ProviderFormat):
+    """A format in which the client is shown all rounds as one message."""
+
+    def render_next(self, pairs: Sequence[tuple[RecallCall, str]]) -> tuple[Json, ...]:
+        """Render results of calls as what joins the client's next message."""
+        return self.render_results(pairs)
+
+    @abstractmethod
+    def drop_calls(self, message: Json, calls: Sequence[RecallCall]) -> tuple[Json, ...]:
+        """Return the message without these calls, which got no result; () if nothing is left."""
+
+    def find_replacements(self, rounds: Sequence[AnswerRound]) -> tuple[Replacement, ...]:
+        """Return the messages and results of all rounds up to the last message."""
+        if not any(round_.recall_calls for round_ in rounds):
+            return ()
+        messages: list[Json] = []
+        pending: Sequence[tuple[RecallCall, str]] = ()
+        for round_ in rounds:
+            said = round_.messages
+            if round_.recall_calls and not round_.results:
+                said = tuple(kept for message in said for kept in self.drop_calls(message, round_.recall_calls))
+            if not said:
+                continue
+            if messages:
+                messages += self.render_results(pending)
+            messages += said
+            pending = round_.results
+        visible = self.render_visible(rounds)
+        results = self.render_next(pending)
+        if not messages or (tuple(messages) == visible and not results):
+            return ()
+        return (Replacement(index=0, visible=visible[0], messages=tuple(messages), results=results),)
+
+
+class JsonResponse:
+    """A response as one JSON body: the first round's own bytes, unless a recall tool is called in it."""
+
+    keep_alive_bytes: ClassVar[bytes] = b""
+
+    def __init__(self, format_: ProviderFormat) -> None:
+        self._format = format_
+        #: A body is complete when it is over, and the client gets nothing of it before.
+        self.has_ended = False
+        self.held_bytes = 0
+        self._chunks: list[bytes] = []
+        self._first: Json | None = None
+        self._last: Json = {}
+        self._usage = UsageSum()
+
+    def begin_round(self, rounds: Sequence[AnswerRound]) -> None:
+        self._chunks.clear()
+        self.held_bytes = 0
+        self._usage.begin_round()
+
+    def feed(self, chunk: bytes) -> bytes:
+        self._chunks.append(chunk)
+        self.held_bytes += len(chunk)
+        return b""
+
+    def end_round(self) -> RoundEnd:
+        raw = b"".join(self._chunks)
+        body = parse_object(raw)
+        if body is None:
+            return RoundEnd(output=raw, has_failed=True)
+        end = self._format.read_body(body)
+        if end.content is None:
+            return RoundEnd(output=raw, has_failed=True)
+        self._first = self._first or body
+        self._last = body
+        self._usage.update_round(body.get("usage") if end.usage is None else end.usage)
+        return replace(end, id=end.id or str(body.get("id") or ""))
+
+    def release_held(self, rounds: Sequence[AnswerRound], another_follows: bool) -> bytes:
+        if another_follows:
+            return b""
+        if len(rounds) == 1 and not rounds[0].hides_calls:
+            return b"".join(self._chunks)
+        return self._render_body(rounds, ended=False)
+
+    def write_ending(self, rounds: Sequence[AnswerRound]) -> bytes:
+        return self._render_body(rounds, ended=True)
+
+    def _render_body(self, rounds: Sequence[AnswerRound], ended: bool) -> bytes:
+        return dump_json(self._format.merge_bodies(self._first or {}, self._last, rounds, self._usage.total(), ended))
+
+
+#: What writes the client's response; `StreamedResponse` says what its methods do.
+ResponseWriter: TypeAlias = JsonResponse | StreamedResponse
+
+
+def find_first_choice(body: Json, field: str) -> Json | None:
+    """Return the choice with index 0, which may leave its index out."""
+    return next((choice for choice in mappings_in(body.get(field)) if not int_in(choice.get("index"))), None)
+
+
+def list_other_choices(body: Json, field: str) -> list[Json]:
+    """Return the choices with other indexes."""
+    return [choice for choice in mappings_in(body.get(field)) if int_in(choice.get("index"))]
+
+
+class ChoiceStream(StreamedResponse):
+    """A stream of chunks, each of which has such a list."""
+
+    choices_field: ClassVar[str]
+    #: Field of a choice that says why it ended, and what it says of a model that stopped by itself.
+    finish_field: ClassVar[str]
+    stopped: ClassVar[str]
+
+    def may_pass_held(self, event: Json) -> bool:
+        is_read = find_first_choice(event, self.choices_field) is not None
+        return not self.is_later_round and not is_read and bool(list_other_choices(event, self.choices_field))
+
+    def is_error(self, event: Json) -> bool:
+        return bool(event.get("error"))
+
+    def mark_stopped(self, event: Json) -> Json:
+        choices = mappings_in(event.get(self.choices_field))
+        return {**event, self.choices_field: [{**choice, self.finish_field: self.stopped} for choice in choices]}

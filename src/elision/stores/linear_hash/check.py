@@ -21,8 +21,8 @@ from elision.stores.linear_hash.folder import OpenLog, StoreFolder, WriterLock
 from elision.stores.linear_hash.log import FrameReader
 from elision.stores.linear_hash.records import DraftRecord, iterate_records
 from elision.stores.linear_hash.writer import rewrite_log
-from elision.stores.log_check import LogCheck
 from elision.stores.store import Finding
+from elision.stores.store_base import LogCheck
 
 _NOTE: Final = "[lost: this text was damaged in the store]"
 

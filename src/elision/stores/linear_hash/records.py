@@ -18,8 +18,7 @@ from elision.errors import CorruptError
 from elision.stores.linear_hash.directory import MAX_NUMBER, KeyMaker, check_number
 from elision.stores.linear_hash.log import File
 from elision.stores.packing import decode_json, restore_texts, split_event
-from elision.trajectory.event_json import check_version, decode_event
-from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
+from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended, check_version, decode_event
 from elision.zstd import CompressionParameter, ZstdCompressor, ZstdDict, ZstdError, compress_frame, decompress_frame
 
 BEGIN, EVENT, DELETE = 1, 2, 3

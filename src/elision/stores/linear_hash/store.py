@@ -15,22 +15,21 @@ from types import TracebackType
 from typing import Final
 
 from elision.errors import CorruptError, StoreError
-from elision.stores.batch_ids import check_batch_id
-from elision.stores.disk_checks import check_disk
 from elision.stores.linear_hash.check import check_store
 from elision.stores.linear_hash.folder import OpenLog, StoreFolder, WriterLock, make_empty_log
 from elision.stores.linear_hash.writer import Writer, WriterLimits, rewrite_log
+from elision.stores.packing import check_batch_id
 from elision.stores.store import Finding, Footprint, NewSession, PurgeResult, SessionInfo
 from elision.stores.store_base import StoreBase
 from elision.stores.store_errors import (
+    check_disk,
     closed_store_error,
     missing_observation_error,
     missing_session_error,
     read_only_store_error,
     vanished_store_error,
 )
-from elision.trajectory.event_json import decode_observation
-from elision.trajectory.events import Event, PassDecided
+from elision.trajectory.events import Event, PassDecided, decode_observation
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Observation, Turn
 

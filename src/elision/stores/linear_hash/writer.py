@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from elision.errors import ElisionError, StoreError
-from elision.stores.batch_ids import pack_batch_mark, recognize_append
 from elision.stores.linear_hash.catalogue import Catalogue, SessionState, pack_session_facts
 from elision.stores.linear_hash.directory import MAX_SESSION
 from elision.stores.linear_hash.folder import OpenLog, StoreFolder, open_log_file
 from elision.stores.linear_hash.log import FRAME, MAX_FRAME, START, FrameWriter, write_log_header
 from elision.stores.linear_hash.records import BEGIN, DELETE, DraftRecord, RecordHeader, draft_event
+from elision.stores.packing import pack_batch_mark, recognize_append
 from elision.stores.store import NewSession
 from elision.stores.store_errors import (
     REPAIR_COMMAND,

@@ -3,6 +3,10 @@
 Its text has no NUL and no lone surrogates. Names (keys, families, nodes) must come back letter for letter and stay
 readable, so only what it cannot hold is written as an escape; texts that people read have replacement characters
 instead. Texts inside JSON are shown up to SHOWN characters. `texts` of a result: addresses of what is kept apart.
+
+Records of a log with the large texts that they need, in few statements and in batches of limited size.
+
+Reading everything that a store keeps, and saying what is wrong with it.
 """
 
 from __future__ import annotations
@@ -10,15 +14,20 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
-from elision.stores.packing import LARGE_IN_TURN, hash_text
-from elision.stores.readable_tables import SHOWN, make_readable, shorten_text
-from elision.stores.text_search import split_words
-from elision.trajectory.assistant_text import join_argument_text
+from elision.errors import CorruptError
+from elision.stores.packing import LARGE_IN_TURN, Packer, get_packer, hash_text
+from elision.stores.postgres.connection import Cursor, PostgresDatabase
+from elision.stores.sql_dialect import SHOWN, load_statements, make_readable, shorten_text
+from elision.stores.store import Finding, SessionInfo
+from elision.stores.store_base import LogCheck, split_words
 from elision.trajectory.content import Content, Text
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
+from elision.trajectory.trajectory import join_argument_text
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Largest distance from the epoch, in seconds, that PostgreSQL takes as a date.
@@ -156,3 +165,111 @@ def _hash_text(text: str) -> bytes:
 
 def _encode_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+#: Of a batch: records, and bytes before packing (one record may be more).
+RECORDS = 500
+BYTES = 16_000_000
+_SQL: Final = load_statements("postgres")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """bodies: by position, in order. texts: packed, by address."""
+
+    bodies: Sequence[tuple[int, bytes]]
+    texts: Mapping[bytes, bytes]
+
+    def unpack_events(self) -> Iterator[tuple[int, Event]]:
+        """Yield the records, each with its position; no connection is needed. Raises CorruptError."""
+        packer = get_packer()
+        for position, body in self.bodies:
+            (event,) = packer.unpack(body, self.texts.__getitem__)
+            yield position, event
+
+
+def read_records(cursor: Cursor, session: int, positions: Sequence[int]) -> RecordBatch:
+    """Return the records at `positions` of the log, in order. Raises CorruptError if one is missing."""
+    parameters = {"id": session, "positions": list(positions)}
+    rows = cursor.execute(_SQL["records"], parameters).fetchall()
+    missing = len({*positions}) - len(rows)
+    if missing:
+        raise CorruptError(f"{missing} records of a session are missing from its log")
+    return _add_texts(cursor, rows)
+
+
+def read_batch(cursor: Cursor, session: int, after: int, last: int) -> RecordBatch:
+    """Return the next records after `after`, up to a batch of them."""
+    asked = {"id": session, "after": after, "last": last, "records": RECORDS, "bytes": BYTES}
+    return _add_texts(cursor, cursor.execute(_SQL["log"], asked).fetchall())
+
+
+def _add_texts(cursor: Cursor, rows: Sequence[tuple[int, list[bytes], bytes]]) -> RecordBatch:
+    addresses = {address for _, apart, _ in rows for address in apart}
+    texts: list[tuple[bytes, bytes]] = []
+    if addresses:
+        texts = cursor.execute(_SQL["texts"], {"addresses": list(addresses)}).fetchall()
+    return RecordBatch([(position, body) for position, _, body in rows], dict(texts))
+
+
+#: Texts read in one go.
+_TEXTS: Final = 100
+
+
+def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[SessionInfo]) -> Iterator[Finding]:
+    """Yield what is wrong with the logs of `sessions`, the tables made from them, and all texts; nothing is changed."""
+    if database.address.allows_unsafe and _read_rows(database, "server")[0][2] != "on":
+        yield Finding(place="server", what="it runs with fsync = off and may lose what it acknowledged")
+    for name, *_ in _read_rows(database, "sessions", since=float("-inf")):
+        if not is_escaped_name(name):
+            yield Finding(place="agent_context_sessions", what=f"{name!r} is not a session name", lost=True)
+    for info in sessions:
+        yield from _check_log(database, packer, info)
+    for session, records, turns in _read_rows(database, "check_strays"):
+        what = f"the row of session {session} is lost: {records} records and {turns} turns belong to none"
+        yield Finding(place="agent_context_sessions", what=what, lost=True)
+    yield from _check_texts(database, packer)
+
+
+def _read_rows(database: PostgresDatabase, statement: str, **parameters: object) -> list[Any]:
+    """Return all that `statement` finds, without a time limit: it reads whole tables."""
+    return database.read(lambda cursor: cursor.execute(_SQL[statement], parameters).fetchall(), patient=True)
+
+
+def _check_log(database: PostgresDatabase, packer: Packer, info: SessionInfo) -> Iterator[Finding]:
+    place = f"session {info.key!r}"
+    named = {"key": escape_name(info.key)}
+    for id, _ in database.read(lambda cursor: cursor.execute(_SQL["session"], named).fetchall()):
+        for records, kept_records, turns, shown in _read_rows(database, "check_counts", id=id):
+            if records != kept_records:
+                yield Finding(place=place, what=f"{kept_records} of {records} records are in its log", lost=True)
+            if turns != shown:
+                yield Finding(place=place, what=f"agent_context_turns has {shown} of its {turns} turns")
+        after = 0
+        log_check = LogCheck()
+        read = partial(read_batch, session=id, last=info.records)
+        while (batch := database.read(partial(read, after=after), patient=True)).bodies:
+            for position, body in batch.bodies:
+                try:
+                    events = packer.unpack(body, batch.texts.__getitem__)
+                except CorruptError as error:
+                    log_check.skip()
+                    yield Finding(place=f"{place}, record {position}", what=str(error), lost=True)
+                    continue
+                for what in filter(None, map(log_check.find_gap, events)):
+                    yield Finding(place=f"{place}, record {position}", what=what, lost=True)
+            after = batch.bodies[-1][0]
+
+
+def _check_texts(database: PostgresDatabase, packer: Packer) -> Iterator[Finding]:
+    address = b""
+    while texts := _read_rows(database, "check_texts", after=address, records=_TEXTS):
+        for address, packed in texts:
+            what = ""
+            try:
+                if hash_text(packer.decompress(packed)) != address:
+                    what = "its text does not match its address"
+            except CorruptError as error:
+                what = str(error)
+            if what:
+                yield Finding(place=f"text {address.hex()}", what=what, lost=True)

@@ -15,23 +15,22 @@ from functools import partial
 from typing import Any, Final
 
 from elision.errors import StoreError, UnknownHandle
-from elision.stores.batch_ids import check_batch_id, pack_batch_mark
-from elision.stores.packing import Blob, get_packer
+from elision.stores.packing import Blob, check_batch_id, get_packer, pack_batch_mark
 from elision.stores.postgres.address import parse_address
 from elision.stores.postgres.column_values import (
     convert_time,
     describe_turn,
     escape_name,
+    find_damage,
     find_words_apart,
     is_escaped_name,
     list_words,
+    read_batch,
+    read_records,
     unescape_name,
 )
 from elision.stores.postgres.connection import Cursor, PostgresDatabase, create_schema
-from elision.stores.postgres.damage_check import find_damage
-from elision.stores.postgres.record_batches import read_batch, read_records
-from elision.stores.readable_tables import describe_summary, describe_texts
-from elision.stores.sql_dialect import SqlDialect, load_statements, split_statements
+from elision.stores.sql_dialect import SqlDialect, describe_summary, describe_texts, load_statements, split_statements
 from elision.stores.sql_store import SqlAppend, SqlStore
 from elision.stores.store import Finding, NewSession, SessionInfo, SpendingLease
 from elision.stores.store_errors import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from elision.strategies.extractors.command import Command, Stage, find_command, find_output
+from elision.strategies.extractors.command import Command, Stage, find_command, find_output, qualify_count
 from elision.strategies.extractors.outcome import Outcome, format_count
 from elision.strategies.extractors.shell import describe_status
-from elision.strategies.extractors.truncation import qualify_count
 from elision.strategies.extractors.wrappers import UnwrappedOutput
 from elision.trajectory.turn import Action, Observation
 

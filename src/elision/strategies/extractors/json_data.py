@@ -6,10 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elision.strategies.extractors.arguments import describe_arguments, find_tool_name, matches_tool
-from elision.strategies.extractors.command import SHELLS, find_command
-from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
-from elision.strategies.extractors.truncation import qualify_count
+from elision.strategies.extractors.command import SHELLS, find_command, qualify_count
+from elision.strategies.extractors.outcome import (
+    Outcome,
+    describe_arguments,
+    find_tool_name,
+    format_count,
+    matches_tool,
+    shorten_to_line,
+)
 from elision.strategies.extractors.wrappers import UnwrappedOutput, decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 

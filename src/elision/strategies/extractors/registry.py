@@ -10,11 +10,19 @@ from functools import lru_cache
 from typing import Final
 
 from elision.errors import CallbackError, describe_error
-from elision.strategies.extractors import edits, files, git, json_data, search, shell, test_reports, web
-from elision.strategies.extractors.arguments import describe_arguments, find_tool_name, matches_tool
+from elision.strategies.extractors import files, git, json_data, search, shell, test_reports, web
 from elision.strategies.extractors.command import SHELLS
 from elision.strategies.extractors.failure import find_error_line
-from elision.strategies.extractors.outcome import RESULT_CHARS, Extractor, Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.outcome import (
+    RESULT_CHARS,
+    Extractor,
+    Outcome,
+    describe_arguments,
+    find_tool_name,
+    format_count,
+    matches_tool,
+    shorten_to_line,
+)
 from elision.strategies.extractors.wrappers import unwrap_output
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Action, Observation, Turn
@@ -138,10 +146,10 @@ def _ask_extractor(
 #: Most special first. What a command does decides before what its output looks like.
 BUILT_IN = Extractors(
     (
-        Registration(edits.describe_line_edit),
+        Registration(files.describe_line_edit),
         Registration(files.describe_file_window),
         Registration(search.describe_announced_matches),
-        Registration(edits.describe_edit, edits.EDITORS),
+        Registration(files.describe_edit, files.EDITORS),
         Registration(files.describe_shell_listing, files.LISTERS),
         Registration(files.describe_file_view, files.VIEWERS),
         Registration(search.describe_grep_tool, search.GREPPERS),
@@ -149,7 +157,7 @@ BUILT_IN = Extractors(
         Registration(files.describe_printed_files, SHELLS),
         Registration(files.describe_listing_tool, SHELLS),
         Registration(search.describe_shell_search, SHELLS),
-        Registration(edits.describe_shell_write, SHELLS),
+        Registration(files.describe_shell_write, SHELLS),
         Registration(test_reports.describe_test_run, (*SHELLS, "*test*")),
         Registration(git.describe_git_command, SHELLS),
         Registration(git.describe_diff, SHELLS),

@@ -6,11 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from elision.strategies.extractors.arguments import decode_arguments, describe_arguments, find_text_argument
-from elision.strategies.extractors.command import FILTERS, Stage, find_command, find_output
+from elision.strategies.extractors.command import FILTERS, Stage, find_command, find_output, qualify_count
 from elision.strategies.extractors.failure import find_complaint
-from elision.strategies.extractors.outcome import Outcome, format_count, shorten_path, shorten_to_line
-from elision.strategies.extractors.truncation import qualify_count
+from elision.strategies.extractors.outcome import (
+    Outcome,
+    decode_arguments,
+    describe_arguments,
+    find_text_argument,
+    format_count,
+    shorten_path,
+    shorten_to_line,
+)
 from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 

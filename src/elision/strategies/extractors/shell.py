@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from elision.strategies.extractors.arguments import decode_arguments, find_text_argument
 from elision.strategies.extractors.command import find_command, find_output
 from elision.strategies.extractors.failure import find_crossed_line, find_error_line, find_exception_line
-from elision.strategies.extractors.outcome import Outcome, shorten_to_line
+from elision.strategies.extractors.outcome import Outcome, decode_arguments, find_text_argument, shorten_to_line
 from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
 from elision.trajectory.turn import Action, Observation
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from elision.strategies.extractors.arguments import describe_arguments
 from elision.strategies.extractors.command import find_command, find_output
-from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.outcome import Outcome, describe_arguments, format_count, shorten_to_line
 from elision.trajectory.turn import Action, Observation
 
 #: Programs whose output may quote a test run without being one.

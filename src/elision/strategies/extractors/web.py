@@ -6,10 +6,16 @@ import html
 import re
 from typing import Any
 
-from elision.strategies.extractors.arguments import decode_arguments, describe_arguments, find_text_argument
 from elision.strategies.extractors.command import find_command
 from elision.strategies.extractors.failure import find_error_line
-from elision.strategies.extractors.outcome import Outcome, format_count, shorten_to_line
+from elision.strategies.extractors.outcome import (
+    Outcome,
+    decode_arguments,
+    describe_arguments,
+    find_text_argument,
+    format_count,
+    shorten_to_line,
+)
 from elision.strategies.extractors.wrappers import decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from elision.trajectory.foreign_json import parse_json
+from elision.trajectory.foreign_text import parse_json
 
 #: Characters looked at from each end of an observation.
 SLICE = 20_000

@@ -23,10 +23,10 @@ from elision.manager.advanced_options import gather_options
 from elision.manager.context import ContextManager
 from elision.strategies.guards import Guards
 from elision.strategies.spec import parse_strategy
-from elision.summarizers.summary_result import SummaryResult
-from elision.testing.loop.knobs import Knobs, draw_share
+from elision.summarizers.summary_checks import SummaryResult
 from elision.testing.loop.metering import MeteredModel, Payer, SimulatedClock
 from elision.testing.loop.scripted_agent import ScriptedAgent
+from elision.testing.loop.task_plan import Knobs, draw_share
 from elision.testing.loop.world import Skill, World
 from elision.testing.loop.worlds.code_world import CodeWorld
 from elision.testing.loop.worlds.database_world import DatabaseWorld
@@ -36,8 +36,7 @@ from elision.testing.loop.worlds.policy_world import PolicyWorld
 from elision.testing.loop.worlds.research_world import ResearchWorld
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
-from elision.trajectory.tokenizer import OURS
-from elision.trajectory.tokens import make_counter
+from elision.trajectory.tokens import OURS, make_counter
 from elision.trajectory.usage import Usage
 
 FAMILIES: Final[Mapping[str, type[World]]] = MappingProxyType(

@@ -1,4 +1,7 @@
-"""Compare variants task by task: paired differences with bootstrap intervals, and whether success is not inferior."""
+"""Compare variants task by task: paired differences with bootstrap intervals, and whether success is not inferior.
+
+The chart of the closed loop: cost beside raw, and solved tasks, with their intervals.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from typing import Final
 import msgspec
 
 from elision.errors import SettingError
-from elision.lab.outcomes_statistics import CONFIDENCE, Interval, bootstrap_mean, bootstrap_ratio
-from elision.telemetry.percent import format_signed
+from elision.lab.ratios import CONFIDENCE, Interval, bootstrap_mean, bootstrap_ratio
+from elision.lab.report.svg import PADDING, PAPER, WIDTH, Axis, Drawing, Span, draw_spans, find_ends, measure_text
+from elision.telemetry.context_report import format_signed
 from elision.testing.loop.closed_loop import TaskOutcome
 
 #: Points of solved tasks that a variant may be worse by and still count as not inferior.
@@ -144,3 +148,44 @@ def _format_table(prices: str, rows: Sequence[Comparison]) -> str:
             f"{row.rereads:7.1f} {row.wrong:5.2f}"
         )
     return "\n".join(lines)
+
+
+#: Pixels between both panels.
+_GAP: Final = 36
+
+
+def render_chart(comparisons: Sequence[Comparison]) -> str:
+    """Return the chart as SVG: for each price list cost with its interval, and the change in solved tasks."""
+    drawing = Drawing(WIDTH, PAPER)
+    drawing.add_heading(
+        "The closed loop: what a strategy costs and whether the agent still succeeds",
+        [f"Against sending everything, in pairs, with 95 % intervals. Not worse: above −{100 * MARGIN:.0f} points."],
+    )
+    blue = PAPER.slots["blue"]
+    names = max((measure_text(each.variant, 12) for each in comparisons), default=0.0) + 12
+    middle = (names + WIDTH) / 2
+    for prices in dict.fromkeys(each.prices for each in comparisons):
+        own = [each for each in comparisons if each.prices == prices and each.variant != "raw"]
+        drawing.add_text(0, drawing.bottom + 10, prices, font_weight="bold")
+        top = drawing.bottom = drawing.bottom + 24
+        costs = [
+            Span(each.variant, each.usd_ratio, each.usd_interval.low, each.usd_interval.high, blue) for each in own
+        ]
+        _draw_panel(drawing, costs, "cost / raw", 1.0, (names, middle - _GAP / 2))
+        drawing.bottom = top
+        changes = [
+            Span("", 100 * each.solved_change, 100 * each.solved_interval.low, 100 * each.solved_interval.high, blue)
+            for each in own
+        ]
+        _draw_panel(drawing, changes, "solved tasks, change in points", 0.0, (middle + _GAP / 2, WIDTH))
+        drawing.bottom += 12
+    return drawing.render(padding=PADDING)
+
+
+def _draw_panel(drawing: Drawing, spans: Sequence[Span], title: str, neutral: float, ends: tuple[float, float]) -> None:
+    low, high = find_ends([neutral, *(end for span in spans for end in (span.low, span.high))])
+    draw_spans(drawing, spans, Axis(title=title, low=low, high=high, write=_write_tick), neutral, ends)
+
+
+def _write_tick(value: float, step: float) -> str:
+    return f"{value:.{0 if step >= 1 else 1}f}".replace("-", "−")

@@ -10,7 +10,7 @@ import msgspec
 from elision.agent.model import Model
 from elision.errors import ElisionError, SettingError
 from elision.testing.loop.closed_loop import TaskOutcome, Variant, run_task
-from elision.testing.loop.knobs import Knobs
+from elision.testing.loop.task_plan import Knobs
 from elision.trajectory.prices import Prices
 
 

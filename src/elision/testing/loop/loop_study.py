@@ -16,8 +16,8 @@ from elision.agent.model import Model
 from elision.errors import ElisionError, SettingError
 from elision.testing.loop.closed_loop import FAMILIES, EndpointError, TaskOutcome, Variant, run_task
 from elision.testing.loop.comparison import Comparison, compare_variants
-from elision.testing.loop.knobs import Knobs
 from elision.testing.loop.live_runs import BudgetSpentError, RunFile, run_live_tasks
+from elision.testing.loop.task_plan import Knobs
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 

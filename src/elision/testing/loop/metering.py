@@ -9,12 +9,12 @@ from typing import Final, Protocol
 
 from elision.agent.model import Json, Model, ModelAnswer, ModelError, Prompt
 from elision.testing.billing_simulator import BillingSimulator, PromptPrefix, hash_prefixes
-from elision.testing.loop.knobs import draw_share
+from elision.testing.loop.task_plan import draw_share
 from elision.testing.parsed_request import PromptBlock, split_into_blocks
 from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.trajectory.prices import Prices
-from elision.trajectory.recall_names import reads_handles
 from elision.trajectory.tokens import TOKENS_PER_CALL, TokenCounter
+from elision.trajectory.tool_definitions import reads_handles
 from elision.trajectory.usage import Usage
 
 #: Seconds that an answer and the tools behind it take.

@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from elision.agent.http_models import parse_model_answer
-from elision.agent.model import Json, ModelAnswer, Prompt, Shape
-from elision.testing.loop.knobs import Knobs, draw_share
+from elision.agent.model import Json, ModelAnswer, Prompt, Shape, parse_model_answer
+from elision.testing.exchange import ReplySpec
+from elision.testing.loop.task_plan import Knobs, draw_share
 from elision.testing.loop.world import WORDS, Call, Find, Skill
 from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.testing.recorded_run import RecordedReply
-from elision.testing.reply_spec import ReplySpec
-from elision.trajectory.recall_names import RECALL_TOOL, SEARCH_TOOL
+from elision.trajectory.tool_definitions import RECALL_TOOL, SEARCH_TOOL
 from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
 

@@ -15,10 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
-from elision.agent.environment import ActionResult, Tool
-from elision.agent.shell_environment import BASH, SUBMIT, Shell
-from elision.testing.loop.knobs import Knobs, draw_share
-from elision.testing.loop.task_plan import TaskFact, TaskPlan, make_plan
+from elision.agent.environment import BASH, SUBMIT, ActionResult, Shell, Tool
+from elision.testing.loop.task_plan import Knobs, TaskFact, TaskPlan, draw_share, make_plan
 from elision.trajectory.turn import Action
 
 #: A tool call that a skill wants: the tool's name and its arguments.

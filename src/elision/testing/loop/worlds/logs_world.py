@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.task_plan import TaskFact
+from elision.testing.loop.task_plan import Knobs, TaskFact
 from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
 
 #: Takes the values of a step, in order. Where a step is checked, `.keys` has its pairs.

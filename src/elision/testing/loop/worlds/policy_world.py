@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from elision.agent.environment import ActionResult, Tool
-from elision.agent.shell_environment import SUBMIT
-from elision.testing.loop.knobs import Knobs
-from elision.testing.loop.task_plan import TaskFact
+from elision.agent.environment import SUBMIT, ActionResult, Tool
+from elision.testing.loop.task_plan import Knobs, TaskFact
 from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 

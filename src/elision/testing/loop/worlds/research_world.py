@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from elision.agent.environment import ActionResult, Tool
-from elision.agent.shell_environment import SUBMIT
+from elision.agent.environment import SUBMIT, ActionResult, Tool
 from elision.testing.loop.task_plan import TaskFact
 from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
 from elision.trajectory.turn import Action

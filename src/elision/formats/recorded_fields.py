@@ -1,4 +1,10 @@
-"""Read usage as LiteLLM and the agents built on it record it.
+"""Fields that many recorders share: points in time, tool calls, and usage.
+
+Read recorded points in time as seconds since the epoch.
+
+Read a recorded tool call, whatever its fields are called.
+
+Read usage as LiteLLM and the agents built on it record it.
 
 They all write `prompt_tokens`, but what it includes differs by version. OpenAI and DeepSeek count cache reads and
 writes in it. LiteLLM proxies of 2025 count Anthropic's reads in it, and its writes beside it. Raw Anthropic counts
@@ -9,10 +15,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from elision.providers.shared.json_reading import count_in
+from elision.providers.shared.json_reading import Json, count_in, dump_arguments, number_in, text_in
+from elision.trajectory.turn import Action
 from elision.trajectory.usage import Usage
+
+
+def parse_timestamp(value: object) -> float | None:
+    """Return an ISO 8601 text (UTC if it names no zone) or a number of milliseconds in seconds; else None."""
+    if not isinstance(value, str):
+        milliseconds = number_in(value)
+        return None if milliseconds is None else milliseconds / 1000
+    try:
+        read = datetime.fromisoformat(value)
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def read_call(call: Json, *, id: str = "id", name: str = "name", arguments: str = "arguments") -> Action:
+    """Return the action of `call`. id, name, arguments: its fields."""
+    return Action(id=text_in(call.get(id)), name=text_in(call.get(name)), arguments=dump_arguments(call.get(arguments)))
+
 
 _PROMPT = ("prompt_tokens", "input_tokens")
 _OUTPUT = ("completion_tokens", "output_tokens")
