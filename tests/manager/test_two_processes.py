@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
 from elision.trajectory.events import Event, PassDecided, RequestSent, TurnAdded, UsageReported
+from elision.trajectory.plan import Edit
 from tests import flat_options
 from tests.manager.agents import LONG, SHAPES, make_history
 from tests.stores.implementations import STORES
@@ -162,6 +164,131 @@ def test_a_note_of_another_process_gives_up_no_pass(strategy: str) -> None:
     assert [event.call for event in events if isinstance(event, UsageReported)] == [8, 9]
     views = [each.prepare(make_history("openai", 9)) for each in (two, manager(store, strategy))]
     assert dumped(views[0]) == dumped(views[1])
+
+
+@pytest.mark.parametrize("strategy", ["raw", STRATEGIES[1], "hybrid(window=9, fold=false)"])
+def test_a_call_that_another_process_made_again_gives_up_no_turn(strategy: str) -> None:
+    """The newer call was sent, and it may be the agent's last. Neither of the two hid anything: both are in the log."""
+    store = MemoryStore()
+    one, two = manager(store, strategy), manager(store, strategy)
+    for steps in range(8):
+        one.prepare(make_history("openai", steps))
+        one.settle()
+    two.prepare(make_history("openai", 7))
+    sent = one.prepare(make_history("openai", 8))
+    assert two.settle() is None
+    assert one.settle() is None
+    one.record({"input_tokens": sent.diagnostics.after, "output_tokens": 7})
+    assert one.settle() is None
+    events = list(store.events("s"))
+    assert turns(events) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [event.call for event in events if isinstance(event, RequestSent)] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9]
+    assert [event.call for event in events if isinstance(event, UsageReported)] == [9]
+    views = [each.prepare(make_history("openai", 9)) for each in (one, two, manager(store, strategy))]
+    assert {dumped(view) for view in views} == {dumped(views[0])}
+    assert {view.diagnostics.anchor for view in views} == {0}
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_turn_outlasts_what_another_process_hid_meanwhile(is_last: bool) -> None:
+    """Its request showed more than the log does after it, so its length corrects no count; it is billed as reported."""
+    store, now = MemoryStore(), [0.0]
+    strategy = "masking(window=2, fold=false)"
+    one, two, three = (manager(store, strategy, clock=lambda: now[0]) for _ in range(3))
+    for steps in range(8):
+        one.prepare(make_history("openai", steps))
+        one.settle()
+    sent = [one.prepare(make_history("openai", 8))]
+    # Nothing is in the cache any more: two hides what it may, and writes that at once.
+    now[0] = 2000.0
+    again = two.prepare(make_history("openai", 7))
+    assert (hidden(sent[0]), len(hidden(again))) == ({}, 5)
+    usages = [{"input_tokens": sent[0].diagnostics.after, "output_tokens": 7}]
+    one.record(usages[0])
+    assert one.settle() is None
+    if not is_last:
+        sent.append(one.prepare(make_history("openai", 9)))
+        usages.append({"input_tokens": sent[1].diagnostics.after, "output_tokens": 7})
+        one.record(usages[1])
+        assert one.settle() is None
+    events = list(store.events("s"))
+    calls = [8, 9] if is_last else [8, 9, 10]
+    assert turns(events) == list(range(1, calls[-1]))
+    assert [event.call for event in events if isinstance(event, RequestSent)] == [1, 2, 3, 4, 5, 6, 7, 8, *calls]
+    reported = {event.call: event.usage for event in events if isinstance(event, UsageReported)}
+    assert [reported[call].sent_prompt for call in calls[1:]] == [usage["input_tokens"] for usage in usages]
+    views = [each.prepare(make_history("openai", calls[-1])) for each in (one, two, three)]
+    assert {dumped(view) for view in views} == {dumped(views[0])}
+    assert hidden(again).items() <= hidden(views[0]).items()
+    assert {view.diagnostics.anchor for view in views} == {0}
+    assert {view.diagnostics.costs for view in views} == {views[0].diagnostics.costs}
+
+
+@given(
+    rounds=st.lists(
+        st.tuples(
+            st.integers(0, 1),  # who serves the call; the other one is asked for the one before again
+            st.sampled_from(["after", "after", "before", ""]),  # when that is: after or before the call, or never
+            st.booleans(),  # whether the other one writes last
+            st.sampled_from([1000.0, 1.0]),  # seconds between the two
+            st.booleans(),  # whether the provider's usage is recorded
+            st.sampled_from(["", "3 steps left"]),  # words of the user that do not stay
+        ),
+        min_size=4,
+        max_size=14,
+    ),
+    shape=st.sampled_from(list(SHAPES)),
+    strategy=st.sampled_from([STRATEGIES[1], *STRATEGIES, "masking(window=1)"]),
+)
+def test_calls_that_are_made_again_elsewhere_lose_no_turn(rounds: list[Any], shape: str, strategy: str) -> None:
+    """Once a call is stored, each turn is in the log, and once; each decision has its request; all go on alike."""
+    now = [0.0]
+    store = MemoryStore()
+    two = [manager(store, strategy, clock=lambda: now[0]) for _ in range(2)]
+    calls: list[list[Any]] = []
+    for steps, (who, repeats, is_late, waits, records, reminder) in enumerate(rounds):
+        calls.append(grown(shape, [120] * steps, reminder if steps > 2 else ""))
+        serving, other = (two[who], two[1 - who]) if steps > 2 else (two[0], two[0])
+        asked = {"before": [(other, steps - 1), (serving, steps)], "after": [(serving, steps), (other, steps - 1)]}
+        view = None
+        for context, end in asked.get(repeats if steps > 2 else "", [(serving, steps)]):
+            now[0] += waits if context is other else 1.0
+            made = context.prepare(calls[end])
+            view = made if context is serving else view
+        assert view is not None
+        for context in (serving, other) if is_late else (other, serving):
+            assert context.settle() is None
+        # A call before one that hid something, and so is stored already, is an undo.
+        events = list(store.events(view.diagnostics.branch))
+        assert turns(events) == list(range(1, steps + 1))
+        for event, after in pairwise([*events, None]):
+            assert not isinstance(event, PassDecided) or (isinstance(after, RequestSent) and after.call == event.call)
+        if records:
+            serving.record({"input_tokens": view.diagnostics.after, "output_tokens": 50})
+            assert serving.settle() is None
+    views: dict[str, str] = {}
+    for each in (*two, manager(store, strategy, clock=lambda: now[0])):
+        view = each.prepare(make_history(shape, len(rounds)))
+        assert views.setdefault(view.diagnostics.branch, dumped(view)) == dumped(view)
+
+
+def test_another_ending_of_a_result_that_another_process_cut_is_a_fork() -> None:
+    """What is hidden stays as it is, so the newest turn is not replaced any more; the next call brings it."""
+    store = MemoryStore()
+    one = manager(store)
+    for steps in range(8):
+        one.prepare(make_history("openai", steps))
+        one.settle()
+    messages = [*make_history("openai", 6), *SHAPES["openai"](7, f"{LONG}\nend")]
+    assert one.prepare(messages).diagnostics.history == "amended"
+    cut = PassDecided(8, "over budget", (Edit((7, 1), "clip", "7"),))
+    store.append("s", [cut, RequestSent(call=8, tokens=9)], after=store.length("s"), at=0.0)
+    assert one.settle() is None
+    assert list(store.events("s"))[-2:] == [cut, RequestSent(call=8, tokens=9)]
+    view = one.prepare([*messages, *SHAPES["openai"](8)])
+    assert one.settle() is None
+    assert view.diagnostics.branch == "s~2"
+    assert turns(list(store.events("s~2"))) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 class Interrupted(MemoryStore):

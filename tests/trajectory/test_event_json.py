@@ -44,6 +44,7 @@ EVENTS: list[Event] = [
     PassDecided(1, "why"),
     PassDecided(2, "why", (Edit((1, 1), "mask", "m", renderer=9), Edit((2, 1), "clip", "c")), SUMMARY),
     PassDecided(3, "why", offers=True),
+    PassDecided(3, "held: why", held=True, overtaken=True),
     PassDecided(3, "held: gone", held=True),
     PassDecided(
         4,

@@ -288,6 +288,9 @@ class Log:
 
         Return whether the provider's count can be.
         """
+        if newest.decided.overtaken:
+            # Its request was not this view, so the length of that says nothing about our count.
+            return True
         # In shadow mode requests are sent unchanged, and reports are about the whole prompt.
         view = newest.raw_view if self.state.shadow else newest.view
         self._money.settle()

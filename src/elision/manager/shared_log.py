@@ -1,8 +1,9 @@
 """Write a log to the store, and read what other processes wrote to it.
 
-Their records come before our unsaved ones. Our notes (usage, recalls, learned windows) are kept and written after. If
-theirs are notes alone, so are our turns and decisions: their request was sent, and it may have been the agent's last.
-Otherwise these are dropped: the turns are in the client's messages, and the decision is made again.
+Their records come before our unsaved ones. Our notes (usage, recalls, learned windows) are kept and written after. So
+are the turns and decisions whose request was sent, since it may have been the agent's last, unless theirs have turns.
+Where theirs changed the prompt, our calls are recorded as overtaken: their requests did not show that. All else is
+dropped: the turns are in the client's messages, and the decision is made again.
 
 A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
 
@@ -36,12 +37,16 @@ from elision.strategies.spec import describe_strategy
 from elision.telemetry.diagnostics import Fault, FaultKind
 from elision.trajectory.events import (
     Event,
+    HeadSet,
+    HistoryReplaced,
     ObservationRecalled,
     PassDecided,
     RecallExchanged,
     RequestSent,
     SessionOpened,
+    TurnAdded,
     TurnAmended,
+    TurnsDropped,
     UsageReported,
     WindowLearned,
 )
@@ -285,9 +290,7 @@ class LogWriter:
         """
         unsaved = branch.unsaved
         before = branch.log
-        sent: Sequence[Event] = ()
-        if all(isinstance(event, _NOTE_EVENTS) for event in theirs):
-            sent = _take_sent(unsaved)
+        sent = _take_sent(unsaved, theirs)
         if unsaved:
             branch.log = self.logs.make_log([*before.events[: branch.saved_events], *theirs, *sent])
         else:
@@ -348,10 +351,39 @@ def _read_others(store: Store, branch: SessionBranch) -> list[Event]:
     return list(store.events(branch.key, branch.saved_events))
 
 
-def _take_sent(events: Sequence[Event]) -> Sequence[Event]:
-    """Return `events` up to the last request that was sent: the turns behind it are in the next one."""
-    end = next((place for place in range(len(events), 0, -1) if isinstance(events[place - 1], RequestSent)), 0)
-    return events[:end]
+def _take_sent(events: Sequence[Event], theirs: Sequence[Event]) -> Sequence[Event]:
+    """Return what is written of our `events` after `theirs`: up to the last request that was sent, if it fits.
+
+    The turns after that request are in the next one. Where `theirs` have turns, nothing is written.
+    """
+    if any(isinstance(event, TurnAdded | TurnAmended | TurnsDropped | HistoryReplaced) for event in theirs):
+        return ()
+    is_overtaken = any(
+        isinstance(event, HeadSet | SessionOpened)
+        or (isinstance(event, PassDecided) and (event.edits or event.summary or event.offers))
+        for event in theirs
+    )
+    # The newest turn of which they hide something.
+    hidden = 0
+    for event in theirs:
+        if isinstance(event, PassDecided):
+            covered = event.summary.covers if event.summary is not None else 0
+            hidden = max(hidden, covered, *(edit.key[0] for edit in event.edits))
+    sent: list[Event] = []
+    end = 0
+    for event in events:
+        if isinstance(event, TurnAmended) and event.turn.index <= hidden:
+            break
+        if is_overtaken and isinstance(event, TurnsDropped | SessionOpened):
+            # These follow from what was shown then.
+            break
+        if is_overtaken and isinstance(event, PassDecided):
+            reason = "held: another process changed the prompt before this call was stored"
+            event = PassDecided(event.call, reason, held=True, bound=event.bound, overtaken=True)
+        sent.append(event)
+        if isinstance(event, RequestSent):
+            end = len(sent)
+    return sent[:end]
 
 
 def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[Event]:

@@ -142,7 +142,8 @@ class PassDecided(EditLists, SessionEvent, frozen=True, tag="decided"):
     offers: whether the recall tools enter with it; they are in every later request. held: whether the strategy was not
     asked, because the store failed. edits: at most one for each observation; a later one takes the place of an earlier.
     bound: whether the provider clears results itself and binds thinking to this request. What the request is the first
-    to show folded stays so in every such request.
+    to show folded stays so in every such request. overtaken: whether another process changed the prompt before this was
+    stored: the request did not show that. It is held too.
     """
 
     call: int
@@ -152,6 +153,7 @@ class PassDecided(EditLists, SessionEvent, frozen=True, tag="decided"):
     offers: bool = False
     held: bool = False
     bound: bool = False
+    overtaken: bool = False
 
 
 class SummaryFailed(SessionEvent, frozen=True, kw_only=True, tag="attempted"):
