@@ -29,7 +29,7 @@ ELISION = (sys.executable, "-c", "from elision.cli import main; main()")
 METERED = (
     sys.executable,
     "-c",
-    "from elision.cli import console, main; console.SECONDS = 0; main()",
+    "from elision.cli import main, outputs; outputs.SECONDS = 0; main()",
 )
 
 

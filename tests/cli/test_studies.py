@@ -31,9 +31,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
 #: and no clock is.
 SHARD_UNITS = 80
 SETTINGS = (
-    "from elision.cli import console, main\n"
+    "from elision.cli import main, outputs\n"
     "from elision.study import manifest\n"
-    f"console.SECONDS, manifest.SHARD_UNITS = 0, {SHARD_UNITS}\n"
+    f"outputs.SECONDS, manifest.SHARD_UNITS = 0, {SHARD_UNITS}\n"
 )
 METERED = (sys.executable, "-c", f"{SETTINGS}main()")
 OPTIONS = ("-s", "raw", "-s", "masking", "--tokens", "estimate", "--prices", "anthropic", "--no-hindsight")

@@ -38,7 +38,7 @@ SMALL = [
 METERED = (
     sys.executable,
     "-c",
-    "from elision.cli import console, main; console.SECONDS = 0; main()",
+    "from elision.cli import main, outputs; outputs.SECONDS = 0; main()",
 )
 
 
