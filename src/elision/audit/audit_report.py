@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Final
 
-from elision.audit.cause_table import CAUSES, Cause, CauseTotal
+from elision.audit.cause_table import CAUSES, Cause, CauseTotal, sum_totals
 from elision.audit.habits import HABITS, Habit
 from elision.audit.prompt_content import ToolBill, sum_tools
 from elision.audit.run_partition import AuditedRun, AuditFinding
@@ -126,10 +126,7 @@ class RunTotals:
 def sum_runs(runs: Iterable[AuditedRun]) -> RunTotals:
     """Return what `runs` add up to."""
     counted = list(runs)
-    causes: dict[Cause, CauseTotal] = {}
-    for run in counted:
-        for cause, total in run.causes.items():
-            causes[cause] = causes.get(cause, CauseTotal()) + total
+    causes = sum_totals(run.causes for run in counted)
     names = [each.name for each in fields(RunTotals) if each.name != "causes"]
     sums = {name: sum(getattr(run, name) for run in counted) for name in names}
     return RunTotals(**sums, causes={cause: causes[cause] for cause in CAUSES if cause in causes})
@@ -159,10 +156,7 @@ class AuditReport:
     @property
     def habits(self) -> dict[Habit, CauseTotal]:
         """The habits that occur, in the order of `HABITS`; they overlap the causes and each other."""
-        found: dict[Habit, CauseTotal] = {}
-        for run in self.runs:
-            for habit, total in run.habits.items():
-                found[habit] = found.get(habit, CauseTotal()) + total
+        found = sum_totals(run.habits for run in self.runs)
         return {habit: found[habit] for habit in HABITS if habit in found}
 
     @property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from elision.trajectory.cache import HOUR_SECONDS
 
@@ -99,6 +99,18 @@ class CauseTotal:
             self.avoidable_usd + other.avoidable_usd,
             self.calls + other.calls,
         )
+
+
+_Key = TypeVar("_Key")
+
+
+def sum_totals(parts: Iterable[Mapping[_Key, CauseTotal]]) -> dict[_Key, CauseTotal]:
+    """Return the sums of `parts` by cause, or by habit."""
+    sums: dict[_Key, CauseTotal] = {}
+    for part in parts:
+        for key, total in part.items():
+            sums[key] = sums.get(key, CauseTotal()) + total
+    return sums
 
 
 # -- cache writes for an hour: whether they were paid back by a read after the shorter lifetime ------------------------

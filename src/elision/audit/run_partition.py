@@ -13,7 +13,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Final, TypeAlias
 
-from elision.audit.cause_table import AVOIDABLE_REWRITES, PLAIN, REWRITES, WASTE, Cause, CauseTotal, HourPremiums
+from elision.audit.cause_table import (
+    AVOIDABLE_REWRITES,
+    PLAIN,
+    REWRITES,
+    WASTE,
+    Cause,
+    CauseTotal,
+    HourPremiums,
+    sum_totals,
+)
 from elision.audit.habits import CallExample, Habit, HabitMeter, pick_examples
 from elision.audit.prompt_content import CausedSpan, PromptContent, ToolBill, bill_tools, count_tools
 from elision.errors import PriceError
@@ -151,18 +160,6 @@ def partition_run(
     known.update(call.signature for call in calls if call.signature is not None)
     priced = [call for call in counted if call.is_priced]
     stated = [call for call in priced if call.stated_usd is not None]
-    causes: dict[Cause, CauseTotal] = {}
-    habits: dict[Habit, CauseTotal] = {}
-    shown: dict[Cause | Habit, list[CallExample]] = {}
-    for call in priced:
-        for cause, total in call.causes.items():
-            causes[cause] = causes.get(cause, CauseTotal()) + total
-        for habit, total in call.habits.items():
-            habits[habit] = habits.get(habit, CauseTotal()) + total
-        for what, total in (*call.causes.items(), *call.habits.items()):
-            if total.avoidable_usd:
-                one = CallExample(run.file, run.trajectory, call.number, total.avoidable_usd)
-                shown.setdefault(what, []).append(one)
     return replace(
         run,
         calls=len(priced),
@@ -173,12 +170,23 @@ def partition_run(
         unpriced_calls=len(counted) - len(priced),
         unpriced_tokens=sum(call.tokens for call in counted if not call.is_priced),
         copied_calls=len(calls) - len(counted),
-        causes=causes,
-        habits=habits,
+        causes=sum_totals(call.causes for call in priced),
+        habits=sum_totals(call.habits for call in priced),
         tools=bill_tools(run.tools, sum(call.tools_usd for call in priced)),
-        examples={what: pick_examples(calls) for what, calls in shown.items()},
+        examples=_find_examples(run, priced),
         findings=tuple(finding for call in priced for finding in call.findings),
     )
+
+
+def _find_examples(run: AuditedRun, calls: Sequence[AuditedCall]) -> dict[Cause | Habit, tuple[CallExample, ...]]:
+    """Return the calls that show each cause and habit best."""
+    found: dict[Cause | Habit, list[CallExample]] = {}
+    for call in calls:
+        for what, total in (*call.causes.items(), *call.habits.items()):
+            if total.avoidable_usd:
+                example = CallExample(run.file, run.trajectory, call.number, total.avoidable_usd)
+                found.setdefault(what, []).append(example)
+    return {what: pick_examples(examples) for what, examples in found.items()}
 
 
 def partition_calls(

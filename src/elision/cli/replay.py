@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from elision.lab.replay_workers import StudyProgress
     from elision.lab.report.report import Section
     from elision.lab.results import Study
-    from elision.lab.run_loading import Loaded, StudySettings
+    from elision.lab.run_loading import StudySettings
 
 
 Strategies = Annotated[
@@ -127,19 +127,6 @@ def replay(
             raise SpecError("--forecast is about a typical coding run: leave out the recorded runs")
         show_forecasts(strategy or [], pricing.choose(), output)
         return
-    # Slow to import, and help needs none of it.
-    from elision.cli.outputs import check_outputs
-    from elision.lab.run_loading import (
-        StudySettings,
-        describe_prices_of,
-        list_model_uses,
-        list_recorded_models,
-        load_runs,
-        parse_candidates,
-        set_recorded_windows,
-    )
-    from elision.providers.provider_table import find_provider
-
     files = {"html": html_file, "png": png_file}
     if report is not None or sql is not None:
         _report_stored_study(paths, report, sql, files, output)
@@ -152,41 +139,103 @@ def replay(
         show_rule_matches(strategy or [], check_memory_paths(paths), tokens, output)
         return
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
+    settings = _choose_settings(strategy or [], pricing, tokens, dialect, elongation or "", writer, no_hindsight)
+    if not (settings.hindsight or no_hindsight):
+        output.note(f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}")
+    if study.out:
+        _refuse_given(
+            {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs},
+            "is not for a study (--out); --workers sets the number of processes for one",
+        )
+        check_study_extra("--out")
+        # Slow to import, and help needs none of it.
+        from elision.cli import studies
+        from elision.cli.outputs import check_outputs
+
+        check_outputs(files, studies.list_paths(paths))
+        if studies.run_replay_study(paths, settings, asdict(pricing), study, output, calls=calls):
+            _report_stored_study(None, study.out, None, files, output)
+    else:
+        _refuse_given(
+            {"--workers": study.workers, "--shard": study.shard, "--calls": calls},
+            "is for a study; give --out FOLDER as well",
+        )
+        _replay_in_memory(paths, settings, recorded_window or [], jobs, files, output)
+
+
+def _refuse_given(options: Mapping[str, object], reason: str) -> None:
+    """Raise SpecError for the first of `options` that has a value."""
+    for name, value in options.items():
+        if value:
+            raise SpecError(f"{name} {reason}")
+
+
+def _choose_settings(
+    strategies: Sequence[str],
+    pricing: Pricing,
+    tokens: str,
+    dialect: str,
+    elongation: str,
+    writer: ReplaySummarizer | None,
+    no_hindsight: bool,
+) -> StudySettings:
+    """Return what is replayed, and how. Cheapest schedules need an extra, and are left out without it."""
+    from elision.lab.run_loading import StudySettings, parse_candidates
+    from elision.providers.provider_table import find_provider
+
     has_hindsight = not no_hindsight and find_spec("numpy") is not None
-    candidates = parse_candidates(strategy or [], hindsight=has_hindsight, model_summaries=writer is not None)
-    settings = StudySettings(
+    candidates = parse_candidates(strategies, hindsight=has_hindsight, model_summaries=writer is not None)
+    return StudySettings(
         prices=pricing.choose(),
         candidates=candidates,
         tokens=tokens,
         dialect=find_provider(dialect).name,
         hindsight=has_hindsight,
-        elongation=elongation or "",
+        elongation=elongation,
         summarizer=writer,
     )
-    if not (has_hindsight or no_hindsight):
-        output.note(f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}")
-    if study.out:
-        refused = {"--summarizer": writer, "--recorded-window": recorded_window, "--jobs": jobs}
-        if named := [name for name, value in refused.items() if value]:
-            raise SpecError(f"{named[0]} is not for a study (--out); --workers sets the number of processes for one")
-        check_study_extra("--out")
-        from elision.cli import studies
 
-        check_outputs(files, studies.list_paths(paths))
-        if studies.run_replay_study(paths, settings, asdict(pricing), study, output, calls=calls):
-            _report_stored_study(None, study.out, None, files, output)
-        return
-    given_options = {"--workers": study.workers, "--shard": study.shard, "--calls": calls}
-    if named := [name for name, value in given_options.items() if value]:
-        raise SpecError(f"{named[0]} is for a study; give --out FOLDER as well")
+
+def _replay_in_memory(
+    paths: list[str],
+    settings: StudySettings,
+    recorded_window: Sequence[str],
+    jobs: int,
+    files: Mapping[str, Path | None],
+    output: Output,
+) -> None:
+    """Read the runs, replay them in `jobs` processes, and report. Raises FormatError if no run was replayed."""
+    from elision.cli.outputs import ProgressMeter, check_outputs
+    from elision.lab.run_loading import (
+        describe_prices_of,
+        list_model_uses,
+        list_recorded_models,
+        load_runs,
+        set_recorded_windows,
+    )
+    from elision.lab.study import run_study
+
     places = check_memory_paths(paths)
     check_outputs(files, places)
-    windows = dict(map(_parse_window, recorded_window or []))
+    windows = {}
+    for text in recorded_window:
+        reader, _, number = text.partition("=")
+        if not reader or not number.isdigit() or int(number) < 1:
+            raise SpecError(f"--recorded-window {text}: give READER=N, such as swe-agent=5")
+        windows[reader] = int(number)
     with output.notes.status("reading"):
         loaded = set_recorded_windows(load_runs(places), windows)
-    if writer is not None:
-        output.note(f"{writer.spec} writes the summaries; its answers are kept in {writer.cache}")
-    result = _run(settings, loaded, jobs or os.cpu_count() or 1, output)
+    if settings.summarizer is not None:
+        output.note(
+            f"{settings.summarizer.spec} writes the summaries; its answers are kept in {settings.summarizer.cache}"
+        )
+    with ProgressMeter(output.notes, "replaying") as meter:
+
+        def show(progress: StudyProgress) -> None:
+            done = f"{progress.finished} of {progress.every} replays finished"
+            meter.show(f"{int(100 * progress.share)} % of the work is done, {done}", progress.share)
+
+        result = run_study(loaded, settings, jobs=jobs or os.cpu_count() or 1, progress=show)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices) if result.rows else ""
     recorded = list_recorded_models(loaded.runs)
     _report_study(result, files, recorded, priced, output, finished=result.finished, paths=paths, runs=len(loaded.runs))
@@ -298,23 +347,3 @@ def _choose_summarizer(
     )
     chosen.make_model_summarizer()
     return chosen
-
-
-def _parse_window(text: str) -> tuple[str, int]:
-    reader, _, number = text.partition("=")
-    if not reader or not number.isdigit() or int(number) < 1:
-        raise SpecError(f"--recorded-window {text}: give READER=N, such as swe-agent=5")
-    return reader, int(number)
-
-
-def _run(settings: StudySettings, loaded: Loaded, jobs: int, output: Output) -> Study:
-    from elision.cli.outputs import ProgressMeter
-    from elision.lab.study import run_study
-
-    with ProgressMeter(output.notes, "replaying") as meter:
-
-        def show(progress: StudyProgress) -> None:
-            done = f"{progress.finished} of {progress.every} replays finished"
-            meter.show(f"{int(100 * progress.share)} % of the work is done, {done}", progress.share)
-
-        return run_study(loaded, settings, jobs=jobs, progress=show)

@@ -27,6 +27,7 @@ from elision.lab.report.report import (
 )
 from elision.manager.session_history import CallReport, SessionReport
 from elision.stores.store import SessionInfo
+from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden, Summarized
 from elision.trajectory.events import SummaryFailed
 from elision.trajectory.foreign_text import escape_controls
@@ -130,11 +131,7 @@ def _build_timeline(account: SessionReport, *, full: bool) -> Iterator[Block]:
     """Yield every pass that did something, and what the calls from there to the next one saved."""
     told = [each for each in account.calls if has_news(each)]
     if not told:
-        calls = figures.format_plural(len(account.calls), "call")
-        reason = format_session_name(account.calls[-1].diagnostics.reason)
-        is_shorter = any(each.diagnostics.folded for each in account.calls)
-        hidden = "masked or summarized" if is_shorter else "hidden"
-        yield Sentence(f"Nothing was {hidden} in {calls}; at the last one: {reason}.")
+        yield Sentence(_describe_idle_calls(account.calls))
         return
     columns = [Column("call"), Column("at", 1), Column("context", 3), Column("saved", 4)]
     # Net USD that hiding saved from each of them up to the next.
@@ -154,6 +151,13 @@ def _build_timeline(account: SessionReport, *, full: bool) -> Iterator[Block]:
         rows[FIRST:-LAST] = [TableRow(["⋮", "", "", usd, note], "quiet")]
     yield Table([*columns, Column("what and why", 5, "wrap")], rows)
     yield Sentence(_explain_table(account), "quiet")
+
+
+def _describe_idle_calls(calls: Sequence[CallReport]) -> str:
+    is_shorter = any(each.diagnostics.folded for each in calls)
+    hidden = "masked or summarized" if is_shorter else "hidden"
+    reason = format_session_name(calls[-1].diagnostics.reason)
+    return f"Nothing was {hidden} in {figures.format_plural(len(calls), 'call')}; at the last one: {reason}."
 
 
 def _list_cells(made: CallReport, account: SessionReport, saved: float) -> Iterator[Words]:
@@ -310,19 +314,10 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
     yield "sent", _describe_tokens_sent(account, end)
     yield "cost", describe_cost(end, account.calls)
     yield "hidden", _describe_hidden_now(end)
-    # Each folded result is counted once.
-    if folded := {each.handle: each for made in account.calls for each in made.diagnostics.folded}:
-        tokens = figures.format_tokens(sum(each.tokens for each in folded.values()))
-        left = figures.format_tokens(sum(each.left for each in folded.values()))
-        unfolded = sum(len(made.diagnostics.unfolded) for made in account.calls)
-        again = f" · {unfolded} × one shown in full again" if unfolded else ""
-        yield "folded", [(figures.format_plural(len(folded), "result"), "folded"), f", {tokens} → {left}{again}"]
+    if any(made.diagnostics.folded for made in account.calls):
+        yield "folded", _describe_folded(account.calls)
     if account.context is not None and account.context.phase != "raw":
-        counted = {name: count for name, count in asdict(account.context.phase_turns).items() if count}
-        listed = ", ".join(f"{count} {name}" for name, count in counted.items())
-        often = account.context.summaries.frequency
-        every = f" · a summary every {often:.0f} turns" if often is not None else ""
-        yield "phases", f"{figures.format_plural(account.context.turns, 'turn')}: {listed}{every}"
+        yield "phases", _describe_phases(account.context)
     causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
     in_all = f" · {figures.format_count(end.epoch - 1)} in all" if len(end.rewrites) > 1 else ""
     failed = account.failed_summary_count
@@ -334,6 +329,24 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
     for name, said in (("stop", end.stop), ("hint", end.hint)):
         if said is not None:
             yield name, [(str(said), "warning")]
+
+
+def _describe_folded(calls: Sequence[CallReport]) -> Words:
+    # Each folded result is counted once.
+    folded = {each.handle: each for made in calls for each in made.diagnostics.folded}.values()
+    tokens = figures.format_tokens(sum(each.tokens for each in folded))
+    left = figures.format_tokens(sum(each.left for each in folded))
+    unfolded = sum(len(made.diagnostics.unfolded) for made in calls)
+    again = f" · {unfolded} × one shown in full again" if unfolded else ""
+    return [(figures.format_plural(len(folded), "result"), "folded"), f", {tokens} → {left}{again}"]
+
+
+def _describe_phases(context: ContextReport) -> str:
+    counted = {name: count for name, count in asdict(context.phase_turns).items() if count}
+    listed = ", ".join(f"{count} {name}" for name, count in counted.items())
+    often = context.summaries.frequency
+    every = f" · a summary every {often:.0f} turns" if often is not None else ""
+    return f"{figures.format_plural(context.turns, 'turn')}: {listed}{every}"
 
 
 def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Words:

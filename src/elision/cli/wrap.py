@@ -114,9 +114,9 @@ def wrap(
     if mcp:
         given["recall"] = TypedOption("--mcp", "caller")
     settings = load_settings(**given)
-    if only_print and mcp:
-        raise ElisionError("--mcp needs a new gateway, which --print does not start")
     if only_print:
+        if mcp:
+            raise ElisionError("--mcp needs a new gateway, which --print does not start")
         _print_launch(agent, arguments, gateway, settings, output)
         return
     check_agent(agent, os.environ)
@@ -136,13 +136,7 @@ def wrap(
             output.note(f"elision: dashboard, until {agent.name} ends: {door.url}/")
         code = _run_agent(agent, arguments, door)
     if output.json:
-        try:
-            found = _read_savings(door, began)
-            sessions = None if found is None else list(found)
-            data = {"sessions": sessions, **_sum_savings(found or {}), "store": door.store, "problem": None}
-        except ElisionError as error:
-            data = {"problem": str(error)}
-        output.answer("wrap", {"exit_code": code, **data})
+        output.answer("wrap", {"exit_code": code, **_encode_savings(door, began)})
     elif not output.quiet:
         output.note(f"elision: {_describe_savings(door, began)}")
     if code:
@@ -271,6 +265,15 @@ def _sum_savings(figures: Mapping[str, SessionFigures]) -> dict[str, Any]:
         "raw_tokens": sum(each.raw_tokens for each in every),
         "saved_usd": sum(each.saved for each in every),
     }
+
+
+def _encode_savings(door: _GatewayInUse, began: float) -> dict[str, Any]:
+    try:
+        found = _read_savings(door, began)
+    except ElisionError as error:
+        return {"problem": str(error)}
+    sessions = None if found is None else list(found)
+    return {"sessions": sessions, **_sum_savings(found or {}), "store": door.store, "problem": None}
 
 
 def _describe_savings(door: _GatewayInUse, began: float) -> str:

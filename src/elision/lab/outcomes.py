@@ -262,15 +262,11 @@ def join_outcomes(
             joined[strategy].append(msgspec.structs.replace(run, solved=solved))
     if not any(joined.values()):
         raise FormatError(_explain_no_join(no_outcome, outcomes))
-    rows = []
-    for strategy, members in joined.items():
-        words = [
-            outcomes.endings.get((strategy, each.instance)) or outcomes.endings.get(("", each.instance))
-            for each in members
-        ]
-        endings = dict(Counter(word for word in words if word).most_common())
-        if members:
-            rows.append(StrategyOutcome(strategy=strategy, joined=tuple(members), endings=endings))
+    rows = [
+        StrategyOutcome(strategy=strategy, joined=tuple(members), endings=_count_endings(strategy, members, outcomes))
+        for strategy, members in joined.items()
+        if members
+    ]
     baseline = _choose_baseline([row.strategy for row in rows], baseline)
     shared = _select_shared(rows)
     bases = [row for row in shared if row.strategy == baseline]
@@ -323,6 +319,16 @@ def _assign_outcomes(
                 f"or name each: --outcomes NAME=PATH"
             )
     return found
+
+
+def _count_endings(strategy: str, runs: Iterable[InstanceRun], outcomes: OutcomeSet) -> dict[str, int]:
+    """Return how the runs of a strategy ended, the most frequent first."""
+    words: Counter[str] = Counter()
+    for run in runs:
+        word = outcomes.endings.get((strategy, run.instance)) or outcomes.endings.get(("", run.instance))
+        if word:
+            words[word] += 1
+    return dict(words.most_common())
 
 
 def _explain_no_join(runs: Sequence[InstanceRun], outcomes: OutcomeSet) -> str:

@@ -16,7 +16,7 @@ from elision.engine import Log
 from elision.errors import BudgetError
 from elision.lab.evidence import Evidence, EvidenceTally, collect_evidence, common_items, measure_noise
 from elision.lab.ratios import divide_or_none
-from elision.lab.replay import SentRun, replay_run
+from elision.lab.replay import Replay, replay_run
 from elision.lab.replay_summarizer import (
     SummarizerUse,
     has_summaries,
@@ -38,18 +38,18 @@ from elision.lab.results import (
     sum_compositions,
 )
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.lab.run_loading import Loaded, StudySettings, list_model_uses, sum_up_prices
+from elision.lab.run_loading import Candidate, Loaded, StudySettings, list_model_uses, sum_up_prices
 from elision.lab.sent_rows import SentRows, build_row, build_series, choose_sent_strategy, replay_as_sent
 from elision.strategies.mask_candidates import PlaceholderTexts
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory, measure_head, measure_turn
 
 if TYPE_CHECKING:
     from elision.lab.hindsight import CheapestPlan
+    from elision.summarizers.model_summarizer import ModelSummarizer
 
 
 def run_study(
@@ -78,6 +78,18 @@ def run_study(
     except KeyboardInterrupt:
         finished = False
     results = [done[place] for place in sorted(done)]
+    uses = [use for result in results for use in result.uses]
+    return replace(
+        _sum_up_outcomes(results, runs, settings),
+        controls=measure_controls(runs, known, common, settings if finished else None),
+        problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
+        finished=finished,
+        summarizer=make_report(settings.summarizer, asked_at, uses) if settings.summarizer else None,
+    )
+
+
+def _sum_up_outcomes(results: Sequence[RunOutcome], runs: Sequence[Trajectory], settings: StudySettings) -> Study:
+    """Return the study of `runs`, of which those with `results` are finished."""
     listed = [each for result in results for each in result.rows]
     sent = sum((result.sent for result in results), SentSummary())
     if not sent.condensed_runs:
@@ -87,17 +99,11 @@ def run_study(
         counter=settings.tokens,
         strategies=list_labels(settings, sent),
         rows=tuple(row for row, _ in listed),
-        controls=measure_controls(runs, known, common, settings if finished else None),
-        problems=(*loaded.problems, *(problem for result in results for problem in result.problems)),
         series={(row.file, row.trajectory, row.strategy): series for row, series in listed},
-        finished=finished,
         hindsight=settings.hindsight,
         recommended=settings.recommended_label,
         turns=settings.assume_turns(run.format for run in runs),
         compositions=sum_compositions(result.composition for result in results),
-        summarizer=make_report(settings.summarizer, asked_at, [use for result in results for use in result.uses])
-        if settings.summarizer
-        else None,
         sent=sent,
         look_back=any(settings.find_prices(run).cache.look_back for run in runs),
     )
@@ -202,70 +208,118 @@ def replay_candidates(
     report: called with the share of the work that is done, from 0 to 1. as_sent: the run as it was sent, if it is known
     already; no strategy is replayed on top of it then.
     """
-    prices, counting = settings.find_prices(run), settings.size_run(run)
-    tops_of = () if as_sent is not None else settings.on_top_labels
-    # A replay that a caller brings may lack evidence.
-    sent_strategy = choose_sent_strategy(run) if as_sent is None else None
-    as_sent = as_sent or replay_as_sent(run, prices, counting, known, common)
-    plans: dict[Strategy, CheapestPlan | None] = {}
-    rows = list(as_sent.rows)
-    tops: list[tuple[Row, Series]] = []
-    problems: list[Problem] = []
-    turns = settings.assume_turns([run.format])
-    uses: list[SummarizerUse] = []
-    texts: PlaceholderTexts = {}
+    replays = _RunReplays(run, known, common, settings, as_sent)
     for number, candidate in enumerate(settings.candidates):
         # Half of each candidate's share is its yardstick, half its replay.
         step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
+        try:
+            replays.add_candidate(candidate, step)
+        except BudgetError as error:
+            left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
+            return RunOutcome([], [left_out], replays.uses)
+    # Here, and not with the study: this process has counted the texts already.
+    composition = measure_run(run, replays.counting)
+    rows = [*replays.rows, *replays.tops]
+    return RunOutcome(rows, replays.problems, replays.uses, composition, replays.as_sent.summary)
+
+
+class _RunReplays:
+    """The replays of one run, one candidate after the other, and what they share."""
+
+    def __init__(
+        self,
+        run: Trajectory,
+        known: Evidence,
+        common: frozenset[str],
+        settings: StudySettings,
+        as_sent: SentRows | None,
+    ) -> None:
+        self._run = run
+        self._known = known
+        self._common = common
+        self._settings = settings
+        self._prices = settings.find_prices(run)
+        self.counting = settings.size_run(run)
+        self._turns = settings.assume_turns([run.format])
+        self._labels_on_top = () if as_sent is not None else settings.on_top_labels
+        # A replay that a caller brings may lack evidence.
+        self._sent_strategy = choose_sent_strategy(run) if as_sent is None else None
+        self.as_sent = as_sent or replay_as_sent(run, self._prices, self.counting, known, common)
+        self._plans: dict[Strategy, CheapestPlan | None] = {}
+        self._texts: PlaceholderTexts = {}
+        self.rows = list(self.as_sent.rows)
+        self.tops: list[tuple[Row, Series]] = []
+        self.problems: list[Problem] = []
+        self.uses: list[SummarizerUse] = []
+
+    def add_candidate(self, candidate: Candidate, step: _Step) -> None:
+        """Replay the run under `candidate`. Raises BudgetError where it does not fit."""
         strategy = candidate.strategy
-        best = None
         summarizer = None
-        if settings.summarizer is not None and has_summaries(strategy):
-            summarizer = settings.summarizer.make_model_summarizer()
-        if settings.hindsight and summarizer is None:
-            best = _find_hindsight(run, strategy, prices, counting, plans, step.report_half, as_sent.sent)
+        if self._settings.summarizer is not None and has_summaries(strategy):
+            summarizer = self._settings.summarizer.make_model_summarizer()
+        best = None
+        if self._settings.hindsight and summarizer is None:
+            best = self._find_hindsight(strategy, step.report_half)
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
-                problems.append(_new_problem(run, f"{candidate.label}: {NO_HINDSIGHT}"))
+                self.problems.append(_new_problem(self._run, f"{candidate.label}: {NO_HINDSIGHT}"))
                 strategy = replace(strategy, schedule=CacheAwareSchedule())
             else:
                 strategy = best.apply_to(strategy)
-        replay = partial(
-            replay_run,
-            *(run, strategy, prices, counting),
-            known=known,
-            summarizer=summarizer,
-            sent=as_sent.sent,
-            texts=texts,
-        )
-        try:
-            if strategy == sent_strategy and not as_sent.sent.cuts:
-                # What happened is what this strategy does.
-                result = as_sent.replay
-            else:
-                watch = step.watch_second_half(len(run.turns))
-                result = replay(tally=EvidenceTally(common=common), watch=watch)
-            on_top = None
-            if as_sent.sent.cuts and candidate.label in tops_of:
-                on_top = replay(tally=EvidenceTally(common=common), is_cut=True)
-                on_top.summarizer += as_sent.condensing
-        except BudgetError as error:
-            left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
-            return RunOutcome([], [left_out], uses)
+        if strategy == self._sent_strategy and not self.as_sent.sent.cuts:
+            # What happened is what this strategy does.
+            result = self.as_sent.replay
+        else:
+            result = self._replay(strategy, summarizer, watch=step.watch_second_half(len(self._run.turns)))
+        on_top = None
+        if self.as_sent.sent.cuts and candidate.label in self._labels_on_top:
+            on_top = self._replay(strategy, summarizer, is_cut=True)
+            on_top.summarizer += self.as_sent.condensing
         if summarizer is not None:
-            uses.append(measure_use(summarizer, result.failed_summaries))
-        row = build_row(run, candidate.label, result, turns.factors.get(candidate.label), as_sent.usd)
-        if candidate.label in tops_of:
-            label = f"{candidate.label}, {ON_TOP}"
-            added = row if on_top is None else build_row(run, label, on_top, None, as_sent.usd)
-            added = replace(added, strategy=label, hindsight_usd=None, extended_usd=None)
-            tops.append((added, build_series(on_top or result)))
+            self.uses.append(measure_use(summarizer, result.failed_summaries))
+        self._add_rows(candidate.label, result, on_top, best)
+
+    def _replay(
+        self,
+        strategy: Strategy,
+        summarizer: ModelSummarizer | None,
+        *,
+        watch: Callable[[Log], None] | None = None,
+        is_cut: bool = False,
+    ) -> Replay:
+        return replay_run(
+            *(self._run, strategy, self._prices, self.counting),
+            known=self._known,
+            tally=EvidenceTally(common=self._common),
+            watch=watch,
+            summarizer=summarizer,
+            sent=self.as_sent.sent,
+            is_cut=is_cut,
+            texts=self._texts,
+        )
+
+    def _add_rows(self, label: str, result: Replay, on_top: Replay | None, best: CheapestPlan | None) -> None:
+        row = build_row(self._run, label, result, self._turns.factors.get(label), self.as_sent.usd)
+        if label in self._labels_on_top:
+            added = row if on_top is None else build_row(self._run, label, on_top, None, self.as_sent.usd)
+            added = replace(added, strategy=f"{label}, {ON_TOP}", hindsight_usd=None, extended_usd=None)
+            self.tops.append((added, build_series(on_top or result)))
         if best is not None:
             row = replace(row, hindsight_usd=best.usd)
-        rows.append((row, build_series(result)))
-    # Here, and not with the study: this process has counted the texts already.
-    composition = measure_run(run, counting)
-    return RunOutcome([*rows, *tops], problems, uses, composition, as_sent.summary)
+        self.rows.append((row, build_series(result)))
+
+    def _find_hindsight(self, strategy: Strategy, report: Callable[[float], None]) -> CheapestPlan | None:
+        """Return the cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
+        # Brings numpy, which is slow to import, and which only the extra `report` has.
+        from elision.lab.hindsight import find_cheapest_plan
+
+        family = replace(strategy, schedule=CacheAwareSchedule())
+        if family not in self._plans:
+            self._plans[family] = find_cheapest_plan(
+                self._run, family, self._prices, self.counting, report, self.as_sent.sent
+            )
+        return self._plans[family]
 
 
 def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
@@ -276,25 +330,6 @@ def measure_run(run: Trajectory, sizer: Sizer) -> Composition:
 
 def _new_problem(run: Trajectory, reason: str) -> Problem:
     return Problem(file=run.file, line=None, reason=f"{run.id}: {reason}")
-
-
-def _find_hindsight(
-    run: Trajectory,
-    strategy: Strategy,
-    prices: Prices,
-    sizer: Sizer,
-    plans: dict[Strategy, CheapestPlan | None],
-    report: Callable[[float], None],
-    sent: SentRun,
-) -> CheapestPlan | None:
-    """The cheapest schedule: the same for every schedule of a strategy, so it is worked out once."""
-    # Brings numpy, which is slow to import, and which only the extra `report` has.
-    from elision.lab.hindsight import find_cheapest_plan
-
-    family = replace(strategy, schedule=CacheAwareSchedule())
-    if family not in plans:
-        plans[family] = find_cheapest_plan(run, family, prices, sizer, report, sent)
-    return plans[family]
 
 
 NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 500 turns); replayed as cache-aware"

@@ -247,39 +247,49 @@ def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], w
             flexible += min(measure_column(texts), _SENTENCE + GAP)
         else:
             taken += measure_column(texts)
-    wraps = any(table.columns[place].side == "wrap" for place in places)
-    is_tall = wraps or any("\n" in join_words(row.cells[0]) for row in rows)
     room = max(4, width - taken - flexible)
     clipped_room = min(_CLIPPED, width - taken - min(room, measure_names(table, rows)) - GAP)
-    for place in places:
-        column = table.columns[place]
-        sides = {"left": "left", "wrap": "left", "clip": "left", "right": "right"}
-        grid.add_column(
-            Text(column.title),
-            justify="left" if not place else sides[column.side],  # type: ignore[arg-type]
-            no_wrap=column.side != "wrap",
-            # A heading of two lines ends above its figures; beside a long sentence figures are at its first line.
-            vertical="top" if is_tall else "bottom",
-            overflow="fold" if column.side == "wrap" else "ellipsis",
-        )
     has_marks = _has_marks(table)
+    _add_columns(grid, table, rows, places)
     for row in rows:
         if len(row.cells) == 1:
             heading = build_text(row.cells[0], row.mood or "heading")
             heading.truncate(room, overflow="ellipsis")
             grid.add_row(heading)
             continue
-        mark = (MARK if row.recommended else NO_MARK) if has_marks else ""
-        name = build_text(row.cells[0])
-        if max(map(cell_len, name.plain.split("\n"))) > room - len(mark):
-            name = Text(_clip(name.plain, room - len(mark), table.clip))
         cells = [build_text(row.cells[place]) for place in places[1:]]
         for place, cell in zip(places[1:], cells, strict=True):
             if table.columns[place].side == "clip":
                 cell.truncate(clipped_room, overflow="ellipsis")
-        style = "bold" if row.recommended else STYLES[row.mood]
-        grid.add_row(Text.assemble(mark, name), *cells, style=style)
+        name = _build_name(row, room, table.clip, is_marked=has_marks)
+        grid.add_row(name, *cells, style="bold" if row.recommended else STYLES[row.mood])
     return grid
+
+
+def _add_columns(grid: Grid, table: Table, rows: Sequence[TableRow], places: Sequence[int]) -> None:
+    wraps = any(table.columns[place].side == "wrap" for place in places)
+    is_tall = wraps or any("\n" in join_words(row.cells[0]) for row in rows)
+    for place in places:
+        column = table.columns[place]
+        grid.add_column(
+            Text(column.title),
+            justify="right" if place and column.side == "right" else "left",
+            no_wrap=column.side != "wrap",
+            # A heading of two lines ends above its figures; beside a long sentence figures are at its first line.
+            vertical="top" if is_tall else "bottom",
+            overflow="fold" if column.side == "wrap" else "ellipsis",
+        )
+
+
+def _build_name(row: TableRow, room: int, clip: str, *, is_marked: bool) -> Text:
+    """Return the name of a row in `room` cells, with its mark where rows of the table have one."""
+    mark = ""
+    if is_marked:
+        mark = MARK if row.recommended else NO_MARK
+    name = build_text(row.cells[0])
+    if max(map(cell_len, name.plain.split("\n"))) > room - len(mark):
+        name = Text(_clip(name.plain, room - len(mark), clip))
+    return Text.assemble(mark, name)
 
 
 def _has_marks(table: Table) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from elision.lab.report import tuning_wording, wording
@@ -32,7 +32,7 @@ from elision.lab.report.report import (
     TableRow,
 )
 from elision.lab.report.sent_wording import label_sent_rows
-from elision.lab.report.svg import Drawing, Tip, plot_shares, write_share_tick
+from elision.lab.report.svg import Drawing, Plot, Tip, plot_shares, write_share_tick
 from elision.lab.results import Row
 from elision.lab.tuning.search_space import FAMILIES
 from elision.lab.tuning.tuning_result import TunedPoint, Tuning
@@ -256,50 +256,77 @@ def describe_far_points(tuning: Tuning) -> list[str]:
     return [f"Not in the picture, more expensive: {'; '.join(far)}."] if far else []
 
 
+@dataclass(frozen=True, slots=True)
+class _FrontierMark:
+    """A point of the frontier, a reference or the recommended point.
+
+    label: of the last two; "" for one of the frontier. judge: where the runs to judge have it, if it has a label.
+    """
+
+    point: TunedPoint
+    family: str
+    label: str
+    judge: Row | None
+
+
 def draw_frontier(tuning: Tuning, drawing: Drawing) -> None:
-    """Draw cost against facts still visible."""
-    ink = drawing.ink
-    #: By strategy text, the labels of the references and of the recommended point.
+    """Draw cost against facts still visible: other points in grey, the line of the frontier, and the marks."""
+    shown = [point for point in tuning.points if _is_shown(point.fit)]
+    marks = _list_marks(tuning, shown)
+    marked = {mark.point.text for mark in marks}
+    families = {mark.family for mark in marks}
+    looks = [(family, *look) for family, look in LOOKS.items() if family in families]
+    drawing.add_key((shape, drawing.ink.slots[slot], family) for family, slot, shape in looks)
+    judged = [mark.judge for mark in marks if mark.judge is not None]
+    titles = "cost, as a share of what was sent", "facts still visible"
+    found = [_get_figures(row) for row in (*(point.fit for point in shown), *judged)]
+    plot = plot_shares(drawing, found, titles, write_share_tick, HEIGHT)
+    for point in shown:
+        if point.text not in marked:
+            x, y = plot.place(_get_figures(point.fit))
+            tip = _describe_point(point, point.fit, "runs to fit")
+            dot: dict[str, str | float] = {"class": "other", "fill": drawing.ink.slots["grey"], "opacity": 0.55}
+            drawing.add("circle", {"cx": x, "cy": y, "r": 2.6, **dot}, tip=tip)
+    edge = (plot.place(_get_figures(point.fit)) for point in _find_upper_edge(shown))
+    drawing.add_curve(edge, drawing.ink.slots["grey"], stroke_width=1.5, class_="frontier")
+    _draw_marks(drawing, plot, marks, tuning.recommended)
+    places = [plot.place(_get_figures(row)) for row in (*(mark.point.fit for mark in marks), *judged)]
+    labels = [(*plot.place(_get_figures(mark.point.fit)), mark.label) for mark in marks if mark.label]
+    plot.add_labels(labels, places)
+
+
+def _list_marks(tuning: Tuning, shown: Sequence[TunedPoint]) -> list[_FrontierMark]:
     labels = {point.text: ", ".join(point.names) for point in tuning.references}
     labels[tuning.recommended] = f"recommended: {tuning_wording.describe_point(tuning.recommended)}"
-    shown = [point for point in tuning.points if _is_shown(point.fit)]
-    named = [point for point in shown if point.text in labels or point.on_frontier]
-    rest = [point for point in shown if point not in named]
-    judged = [
-        (point, point.judge)
-        for point in shown
-        if point.text in labels and point.judge is not None and _is_shown(point.judge)
-    ]
-    looks = {point.text: LOOKS[_find_family(point)] for point in named}
-    families = {_find_family(point) for point in named}
-    drawing.add_key((shape, ink.slots[slot], family) for family, (slot, shape) in LOOKS.items() if family in families)
-    found = [_get_figures(row) for row in (*(point.fit for point in shown), *(judge for _, judge in judged))]
-    titles = "cost, as a share of what was sent", "facts still visible"
-    plot = plot_shares(drawing, found, titles, write_share_tick, HEIGHT)
-    for point in rest:
-        x, y = plot.place(_get_figures(point.fit))
-        tip = _describe_point(point, point.fit, "runs to fit")
-        dot: dict[str, str | float] = {"class": "other", "fill": ink.slots["grey"], "opacity": 0.55}
-        drawing.add("circle", {"cx": x, "cy": y, "r": 2.6, **dot}, tip=tip)
-    edge = (plot.place(_get_figures(point.fit)) for point in _find_upper_edge(shown))
-    drawing.add_curve(edge, ink.slots["grey"], stroke_width=1.5, class_="frontier")
-    for point, judge in judged:
-        ends = (*plot.place(_get_figures(point.fit)), *plot.place(_get_figures(judge)))
-        drawing.add_line(*ends, ink.slots[looks[point.text][0]], stroke_dasharray="3 3", opacity=0.8)
-    for point, judge in judged:
-        slot, shape = looks[point.text]
-        tip = _describe_point(point, judge, "runs to judge")
+    marks = []
+    for point in shown:
+        label = labels.get(point.text, "")
+        if label or point.on_frontier:
+            name = parse_strategy(point.text).name
+            family = name if name in LOOKS else "masking"
+            judge = point.judge if label and point.judge is not None and _is_shown(point.judge) else None
+            marks.append(_FrontierMark(point, family, label, judge))
+    return marks
+
+
+def _draw_marks(drawing: Drawing, plot: Plot, marks: Sequence[_FrontierMark], recommended: str) -> None:
+    """Draw a dashed line from fit to judge below both, then what was judged, then what was fitted, and the ring."""
+    ink = drawing.ink
+    judged = [(mark, mark.judge) for mark in marks if mark.judge is not None]
+    for mark, judge in judged:
+        ends = (*plot.place(_get_figures(mark.point.fit)), *plot.place(_get_figures(judge)))
+        drawing.add_line(*ends, ink.slots[LOOKS[mark.family][0]], stroke_dasharray="3 3", opacity=0.8)
+    for mark, judge in judged:
+        slot, shape = LOOKS[mark.family]
+        tip = _describe_point(mark.point, judge, "runs to judge")
         drawing.add_mark(*plot.place(_get_figures(judge)), shape, ink.slots[slot], filled=False, tip=tip)
-    for point in named:
-        slot, shape = looks[point.text]
-        x, y = plot.place(_get_figures(point.fit))
-        drawing.add_mark(x, y, shape, ink.slots[slot], tip=_describe_point(point, point.fit, "runs to fit"))
-        if point.text == tuning.recommended:
+    for mark in marks:
+        slot, shape = LOOKS[mark.family]
+        x, y = plot.place(_get_figures(mark.point.fit))
+        drawing.add_mark(x, y, shape, ink.slots[slot], tip=_describe_point(mark.point, mark.point.fit, "runs to fit"))
+        if mark.point.text == recommended:
             ring: dict[str, str | float] = {"class": "ring", "fill": "none", "stroke": ink.text, "stroke_width": 1.6}
             drawing.add("circle", {"cx": x, "cy": y, "r": 11.5, **ring})
-    marks = [plot.place(_get_figures(row)) for row in (*(p.fit for p in named), *(judge for _, judge in judged))]
-    texts = [(*plot.place(_get_figures(point.fit)), labels[point.text]) for point in named if point.text in labels]
-    plot.add_labels(texts, marks)
 
 
 def _is_shown(row: Row) -> bool:
@@ -309,11 +336,6 @@ def _is_shown(row: Row) -> bool:
 def _get_figures(row: Row) -> tuple[float, float]:
     """Return share of the cost and of the facts of a row that is shown."""
     return row.to_recorded or 0.0, row.evidence_recall or 0.0
-
-
-def _find_family(point: TunedPoint) -> str:
-    name = parse_strategy(point.text).name
-    return name if name in LOOKS else "masking"
 
 
 def _find_upper_edge(points: Sequence[TunedPoint]) -> list[TunedPoint]:
