@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import date
+from itertools import chain
 from typing import Final, TypeAlias
 
 from elision.audit.cause_table import (
@@ -158,23 +159,27 @@ def partition_run(
     known = set() if known is None else known
     counted = [call for call in calls if call.signature not in known]
     known.update(call.signature for call in calls if call.signature is not None)
-    priced = [call for call in counted if call.is_priced]
-    stated = [call for call in priced if call.stated_usd is not None]
+    return replace(_add_up_calls(run, counted), copied_calls=len(calls) - len(counted))
+
+
+def _add_up_calls(run: AuditedRun, calls: Sequence[AuditedCall]) -> AuditedRun:
+    """Return `run` with the sums of `calls`; of those without a price only their number and tokens."""
+    priced = [call for call in calls if call.is_priced]
+    stated = [(call.stated_usd, call.usd) for call in priced if call.stated_usd is not None]
     return replace(
         run,
         calls=len(priced),
         usd=sum(call.usd for call in priced),
-        stated_usd=sum(call.stated_usd or 0.0 for call in stated),
-        stated_list_usd=sum(call.usd for call in stated),
+        stated_usd=sum(usd for usd, _ in stated),
+        stated_list_usd=sum(usd for _, usd in stated),
         stated_calls=len(stated),
-        unpriced_calls=len(counted) - len(priced),
-        unpriced_tokens=sum(call.tokens for call in counted if not call.is_priced),
-        copied_calls=len(calls) - len(counted),
+        unpriced_calls=len(calls) - len(priced),
+        unpriced_tokens=sum(call.tokens for call in calls) - sum(call.tokens for call in priced),
         causes=sum_totals(call.causes for call in priced),
         habits=sum_totals(call.habits for call in priced),
         tools=bill_tools(run.tools, sum(call.tools_usd for call in priced)),
         examples=_find_examples(run, priced),
-        findings=tuple(finding for call in priced for finding in call.findings),
+        findings=tuple(chain.from_iterable(call.findings for call in priced)),
     )
 
 
@@ -225,8 +230,7 @@ class _RunPartition:
         self._prices: dict[str, Prices | None] = {}
         for request in sent:
             if request.model not in self._prices:
-                day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
-                self._prices[request.model] = price(request.model, day)
+                self._prices[request.model] = price(request.model, request.day)
         self._is_cached = any(request.usage.cache_read or request.usage.cache_write for request in sent)
         self._reports_writes = any(request.usage.cache_write for request in sent)
         self._before: dict[str, RecordedRequest] = {}
@@ -242,7 +246,7 @@ class _RunPartition:
             number=request.call,
             signature=None if request.now is None else (request.model, request.now, usage),
             model=request.model,
-            day="" if request.now is None else str(datetime.fromtimestamp(request.now, UTC).date()),
+            day=str(request.day or ""),
             is_priced=prices is not None,
             tokens=usage.prompt + usage.output,
             stated_usd=usage.usd,

@@ -21,6 +21,7 @@ from elision.cli.options import (
 from elision.errors import FormatError, SpecError
 
 if TYPE_CHECKING:
+    from elision.audit.audit_report import AuditReport
     from elision.audit.run_partition import PriceFinder
     from elision.lab.report.report import Section
     from elision.trajectory.prices import Prices
@@ -57,17 +58,12 @@ def audit(
     """
     # Slow to import, and help needs none of it.
     from elision.audit.bill_report import build_bill_report
-    from elision.audit.log_audit import audit_logs
-    from elision.cli.outputs import ProgressMeter, check_outputs, make_provenance
+    from elision.cli.outputs import check_outputs, make_provenance
     from elision.lab.report.figures import format_plural
 
-    if not study.out and (study.workers or study.shard):
-        raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
-    if study.out and not paths:
-        raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
-    if study.out and calibrate:
-        raise SpecError("--calibrate compares runs in memory; leave out --out")
-    places = list(map(Path, paths or [])) if study.out else _choose_paths(check_memory_paths(paths or []), output)
+    _check_study_request(study, paths, calibrate=calibrate)
+    given = paths or []
+    places = list(map(Path, given)) if study.out else _choose_paths(check_memory_paths(given), output)
     files = {"html": html_file}
     check_outputs(files, places)
     own = pricing.choose()
@@ -75,18 +71,11 @@ def audit(
         check_study_extra("--out")
         from elision.cli.studies import run_audit_study
 
-        found = run_audit_study(paths or [], tokens, own, study, output)
-        if found is None:
+        report = run_audit_study(given, tokens, own, study, output)
+        if report is None:
             return
-        report = found
     else:
-        with ProgressMeter(output.notes, "auditing") as meter:
-
-            def show(runs: int, file: str) -> None:
-                meter.show(f"{format_plural(runs, 'run')} audited; now {file[-60:]}")
-
-            finder = _make_price_finder(own)
-            report = audit_logs(places, tokens=tokens, price=finder, replays=not no_replay, progress=show)
+        report = _audit_in_memory(places, tokens, own, output, replays=not no_replay)
     shown = build_bill_report(report, places, make_provenance(), detail=full)
     if calibrate:
         sections, data = _calibrate_runs(places, tokens, detail=full)
@@ -98,6 +87,16 @@ def audit(
         )
         reasons = [lacking] if report.silent else map(str, report.problems[:3])
         raise FormatError("no run with recorded usage was found: " + "; ".join(reasons))
+
+
+def _check_study_request(study: StudyRequest, paths: list[str] | None, *, calibrate: bool) -> None:
+    if study.out:
+        if not paths:
+            raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
+        if calibrate:
+            raise SpecError("--calibrate compares runs in memory; leave out --out")
+    elif study.workers or study.shard:
+        raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
 
 
 def _choose_paths(given: Sequence[Path], output: Output) -> list[Path]:
@@ -122,13 +121,22 @@ def _choose_paths(given: Sequence[Path], output: Output) -> list[Path]:
     return [path for _, path in found]
 
 
-def _make_price_finder(own: Prices | None) -> PriceFinder:
+def _audit_in_memory(
+    places: Sequence[Path], tokens: str, own: Prices | None, output: Output, *, replays: bool
+) -> AuditReport:
+    """Audit the logs at `places`. own: the prices of every run; None for those of each call's model on its day."""
+    from elision.audit.log_audit import audit_logs
     from elision.audit.run_partition import find_list_prices
+    from elision.cli.outputs import ProgressMeter
+    from elision.lab.report.figures import format_plural
 
-    if own is None:
-        return find_list_prices
+    price: PriceFinder = find_list_prices if own is None else lambda model, on: own
+    with ProgressMeter(output.notes, "auditing") as meter:
 
-    return lambda model, on: own
+        def show(runs: int, file: str) -> None:
+            meter.show(f"{format_plural(runs, 'run')} audited; now {file[-60:]}")
+
+        return audit_logs(places, tokens=tokens, price=price, replays=replays, progress=show)
 
 
 def _calibrate_runs(paths: Sequence[Path], tokens: str, *, detail: bool) -> tuple[list[Section], dict[str, Any]]:

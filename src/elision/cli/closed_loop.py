@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from elision.cli.declarations import Option
-from elision.cli.options import Jobs, Output
+from elision.cli.options import Jobs, Output, count_processes
 from elision.errors import SettingError, SpecError
 
 if TYPE_CHECKING:
@@ -75,15 +75,20 @@ def closed_loop(
         run_loop_study,
     )
 
-    if unknown := set(family or ()) - set(FAMILIES):
+    families = family or tuple(FAMILIES)
+    if unknown := set(families) - set(FAMILIES):
         raise SpecError(f"--family {min(unknown)}: give one of {', '.join(FAMILIES)}")
     knobs = parse_knobs(knob or [])
-    live = _open_model(model, base_url, key_variable, budget, rows, knobs) if model else None
+    live = None
+    priced = prices or PRICES
+    if model:
+        live = _open_model(model, base_url, key_variable, budget, rows, knobs)
+        # A real model is paid for at one price list: its own unless another is named.
+        priced = (prices or [model.partition(":")[2]])[:1]
     settings = LoopSettings(
         variants=[Variant.parse(text) for text in strategy or VARIANTS],
-        # A real model is paid for at one price list: its own unless another is named.
-        prices=(prices or [model.partition(":")[2]])[:1] if model else prices or PRICES,
-        families=family or tuple(FAMILIES),
+        prices=priced,
+        families=families,
         seeds=seeds,
         first_seed=first_seed,
         knobs=knobs,
@@ -92,13 +97,14 @@ def closed_loop(
         find_named_prices(name)
     # Before anything is paid for.
     check_outputs({"svg": chart})
-    results = run_loop_study(settings, processes=jobs or os.cpu_count() or 1, live=live, report=output.note)
+    results = run_loop_study(settings, processes=count_processes(jobs), live=live, report=output.note)
     if chart is not None:
         replace_file(chart, [render_chart(results.comparisons).encode()])
-    lines = format_comparisons(results.comparisons).splitlines()
-    for name, comparisons in results.families.items() if by_family else ():
-        lines += ["", f"== {name}", *format_comparisons(comparisons).splitlines()]
-    output.answer("lab closed-loop", msgspec.to_builtins(results), *(Sentence(line, whole=True) for line in lines))
+    tables = [format_comparisons(results.comparisons)]
+    if by_family:
+        tables += [f"== {name}\n{format_comparisons(each)}" for name, each in results.families.items()]
+    lines = (Sentence(line, whole=True) for line in "\n\n".join(tables).splitlines())
+    output.answer("lab closed-loop", msgspec.to_builtins(results), *lines)
 
 
 def _open_model(

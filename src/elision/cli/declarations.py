@@ -100,34 +100,45 @@ def gather_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _build_parameter(parameter: Parameter, annotation: Any, declared: Option | Argument) -> click.Parameter:
-    # Of list[Path] | None the type of one value, and whether there may be several.
-    if get_origin(annotation) in (types.UnionType, Union):
-        (annotation,) = (each for each in get_args(annotation) if each is not type(None))
-    is_list = get_origin(annotation) is list
-    kind = get_args(annotation)[0] if is_list else annotation
-    default = None if parameter.default is Parameter.empty else parameter.default
-    settings: dict[str, Any] = {"type": kind, "default": default, "help": declared.help}
-    if kind is Path:
-        settings["type"] = click.Path(path_type=Path)
+    kind, is_list = _read_type(annotation)
+    required = parameter.default is Parameter.empty
+    settings: dict[str, Any] = {
+        "type": click.Path(path_type=Path) if kind is Path else kind,
+        "default": None if required else parameter.default,
+        "help": declared.help,
+        "required": required,
+    }
     if is_list:
         settings["callback"] = lambda ctx, parameter, value: list(value) if value else None
     if isinstance(declared, Argument):
-        required = parameter.default is Parameter.empty
         named = (declared.metavar or parameter.name.upper()) + ("..." if is_list else "")
         settings["metavar"] = named if required else f"[{named}]"
-        return click.Argument([parameter.name], nargs=-1 if is_list else 1, required=required, **settings)
+        return click.Argument([parameter.name], nargs=-1 if is_list else 1, **settings)
+    return _build_option(declared, parameter.name, kind, is_list, settings)
+
+
+def _read_type(annotation: Any) -> tuple[Any, bool]:
+    """Return, of list[Path] | None, the type of one value, and whether there may be several."""
+    if get_origin(annotation) in (types.UnionType, Union):
+        (annotation,) = (each for each in get_args(annotation) if each is not type(None))
+    if get_origin(annotation) is list:
+        return get_args(annotation)[0], True
+    return annotation, False
+
+
+def _build_option(declared: Option, name: str, kind: Any, is_list: bool, settings: dict[str, Any]) -> click.Option:
     if (declared.min, declared.max) != (None, None):
         bounded = click.IntRange if kind is int else click.FloatRange
         settings["type"] = bounded(declared.min, declared.max)
     if kind is bool:
         settings |= {"is_flag": True, "flag_value": True}
     else:
-        settings |= {"metavar": _METAVARS[kind], "multiple": is_list, "show_default": default not in (None, "")}
+        has_default = settings["default"] not in (None, "")
+        settings |= {"metavar": _METAVARS[kind], "multiple": is_list, "show_default": has_default}
     if declared.without_value is not None:
         settings |= {"is_flag": False, "flag_value": declared.without_value, "metavar": f"[{_METAVARS[kind]}]"}
     return click.Option(
-        [*declared.names, parameter.name],
-        required=parameter.default is Parameter.empty,
+        [*declared.names, name],
         hidden=declared.rare,
         envvar=declared.envvar,
         show_envvar=declared.envvar is not None,

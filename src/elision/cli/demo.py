@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import click
 
 from elision.cli.declarations import Option
-from elision.cli.options import HtmlFile, Jobs, Output, Pricing, StudyRequest
+from elision.cli.options import HtmlFile, Jobs, Output, Pricing, StudyRequest, count_processes
 from elision.errors import FormatError, SettingError
 
 #: The newest flagship, as which the runs are priced a second time.
@@ -99,4 +98,4 @@ def _replay(place: Path, model: str | None, jobs: int) -> dict[str, Any]:
     has_hindsight = model is None
     candidates = parse_candidates([], hindsight=has_hindsight, model_summaries=False)
     settings = StudySettings(prices=Pricing(model).choose(), candidates=candidates, hindsight=has_hindsight)
-    return run_study(load_runs([place]), settings, jobs=jobs or os.cpu_count() or 1).json()
+    return run_study(load_runs([place]), settings, jobs=count_processes(jobs)).json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 from elision.cli.declarations import Option
@@ -59,12 +60,7 @@ def mcp(
         raise SettingError("--json prints the address of --http; without it, standard output is the protocol's")
     if http and not token and not is_local(host):
         raise SettingError(f"--host {host}: others could read every session; give --token, or listen at 127.0.0.1")
-    try:
-        from elision.mcp.mcp_server import PATH, build_mcp_server, serve_http
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic", "uvicorn"):
-            raise
-        raise MissingExtra("elision mcp", "mcp") from error
+    server = _import_server()
     from importlib.metadata import version
 
     from elision.config import load_settings
@@ -86,14 +82,25 @@ def mcp(
     except MissingStore as error:
         # Hosts start their servers first, and agents make the store later.
         output.note(f"elision: {error}; waiting for it")
-    server = build_mcp_server(sessions, version("elision"))
+    served = server.build_mcp_server(sessions, version("elision"))
     try:
         if http:
-            serve_http(server, host, port, token, lambda bound: _announce(host, bound, PATH, output))
+            server.serve_http(served, host, port, token, lambda bound: _announce(host, bound, server.PATH, output))
         else:
-            server.run("stdio")
+            served.run("stdio")
     finally:
         sessions.close()
+
+
+def _import_server() -> ModuleType:
+    """Return the module that serves. Raises MissingExtra without what it needs."""
+    try:
+        from elision.mcp import mcp_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "pydantic", "uvicorn"):
+            raise
+        raise MissingExtra("elision mcp", "mcp") from error
+    return mcp_server
 
 
 def is_local(host: str) -> bool:

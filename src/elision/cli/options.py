@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -50,6 +51,11 @@ StoreUrl = Annotated[
     str | None,
     Option("--store", help="Address of the store, such as sqlite:///agent.db; default: from the settings."),
 ]
+
+
+def count_processes(jobs: int = 0) -> int:
+    """Return `jobs`, or one for each core if it is 0."""
+    return jobs or os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from elision.cli.options import (
     Tokens,
     check_memory_paths,
     check_study_extra,
+    count_processes,
 )
 from elision.errors import FormatError, SpecError, install
 
@@ -120,12 +121,13 @@ def replay(
     limit come from the settings, and its key from the environment. With --out, any number of runs become a study in a
     folder or object store: run the command again to continue, and use --report at any time.
     """
+    specs = strategy or []
     if forecast:
         from elision.cli.strategy_reports import show_forecasts
 
         if paths:
             raise SpecError("--forecast is about a typical coding run: leave out the recorded runs")
-        show_forecasts(strategy or [], pricing.choose(), output)
+        show_forecasts(specs, pricing.choose(), output)
         return
     files = {"html": html_file, "png": png_file}
     if report is not None or sql is not None:
@@ -136,10 +138,10 @@ def replay(
     if rules:
         from elision.cli.strategy_reports import show_rule_matches
 
-        show_rule_matches(strategy or [], check_memory_paths(paths), tokens, output)
+        show_rule_matches(specs, check_memory_paths(paths), tokens, output)
         return
     writer = _choose_summarizer(summarizer, base_url, summarizer_prices, summarizer_cache)
-    settings = _choose_settings(strategy or [], pricing, tokens, dialect, elongation or "", writer, no_hindsight)
+    settings = _choose_settings(specs, pricing, tokens, dialect, elongation or "", writer, no_hindsight)
     if not (settings.hindsight or no_hindsight):
         output.note(f"Without each strategy's cheapest schedule, because that needs an extra: {install('report')}")
     if study.out:
@@ -235,7 +237,7 @@ def _replay_in_memory(
             done = f"{progress.finished} of {progress.every} replays finished"
             meter.show(f"{int(100 * progress.share)} % of the work is done, {done}", progress.share)
 
-        result = run_study(loaded, settings, jobs=jobs or os.cpu_count() or 1, progress=show)
+        result = run_study(loaded, settings, jobs=count_processes(jobs), progress=show)
     priced = describe_prices_of(list_model_uses(loaded.runs), settings.prices) if result.rows else ""
     recorded = list_recorded_models(loaded.runs)
     _report_study(result, files, recorded, priced, output, finished=result.finished, paths=paths, runs=len(loaded.runs))

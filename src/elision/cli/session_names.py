@@ -48,22 +48,29 @@ def choose_session(sessions: Sequence[SessionInfo], name: str) -> SessionInfo:
 
     A branch may have its number after the beginning: 76172da2~2. Raises UnknownHandle, which names the nearest.
     """
-    exact = [info for info in sessions if info.key == name]
-    begun = [info for info in sessions if name and info.key.startswith(name)]
-    if not begun and (branch := _BRANCH.search(name)):
-        beginning = name[: branch.start()]
-        begun = [info for info in sessions if info.key.startswith(beginning) and info.key.endswith(branch[0])]
+    exact = next((info for info in sessions if info.key == name), None)
+    if exact is not None:
+        return exact
+    begun = _find_begun(sessions, name)
     # A session and its own branches begin alike: the name of the session is meant.
     roots = [info for info in begun if not info.parent] or begun
-    if exact or len(roots) == 1:
-        return (exact or roots)[0]
+    if len(roots) == 1:
+        return roots[0]
+    shown = format_session_name(name)
     if roots:
-        raise UnknownHandle(
-            f"{format_session_name(name)!r} begins the names of {len(roots)} sessions: {_list_names(roots)}"
-        )
+        raise UnknownHandle(f"{shown!r} begins the names of {len(roots)} sessions: {_list_names(roots)}")
     if not sessions:
-        raise UnknownHandle(f"no session {format_session_name(name)!r}: the store keeps none yet")
-    raise UnknownHandle(f"no session {format_session_name(name)!r}; {_suggest_names(sessions, name)}")
+        raise UnknownHandle(f"no session {shown!r}: the store keeps none yet")
+    raise UnknownHandle(f"no session {shown!r}; {_suggest_names(sessions, name)}")
+
+
+def _find_begun(sessions: Sequence[SessionInfo], name: str) -> list[SessionInfo]:
+    begun = [info for info in sessions if name and info.key.startswith(name)]
+    branch = _BRANCH.search(name)
+    if begun or branch is None:
+        return begun
+    beginning = name[: branch.start()]
+    return [info for info in sessions if info.key.startswith(beginning) and info.key.endswith(branch[0])]
 
 
 def walk_session_trees(sessions: Sequence[SessionInfo]) -> Iterator[tuple[str, SessionInfo]]:

@@ -240,19 +240,25 @@ def _list_notes(rows: Sequence[ListedSession], number: int) -> Iterator[str]:
     if number > len(rows):
         yield f"{figures.format_plural(number - len(rows), 'more session')}; --all lists them."
     unpriced = [row.figures for row in rows if row.figures is not None and row.figures.priced_as]
-    models = sorted({found.model for found in unpriced if found.model})
-    notes = []
-    if models:
-        more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
-        named = ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more
-        notes.append(f"No prices are known for {named}: priced as {unpriced[0].priced_as}.")
-    if not all(found.model for found in unpriced):
-        notes.append(f"Sessions without a known model are priced as {unpriced[0].priced_as}.")
     if unpriced:
-        yield " ".join([*notes, "--model prices all alike."])
+        yield _describe_stand_ins(unpriced)
     if any(row.figures for row in rows):
         yield "saved: by hiding, net."
     if any(map(_has_caching_saved, rows)):
         yield "by cache: saved by Elision's cache breakpoints if the client sets none."
     if any(row.figures and row.figures.mode for row in rows):
         yield "shadow: requests were sent unchanged, and the figures are hypothetical."
+
+
+def _describe_stand_ins(unpriced: Sequence[SessionFigures]) -> str:
+    """Return which sessions are priced as another model than their own, whose prices are not known."""
+    stand_in = unpriced[0].priced_as
+    models = sorted({found.model for found in unpriced if found.model})
+    notes = []
+    if models:
+        more = f" and {len(models) - _NAMED_MODELS} more" if len(models) > _NAMED_MODELS else ""
+        named = ", ".join(format_session_name(model)[:60] for model in models[:_NAMED_MODELS]) + more
+        notes.append(f"No prices are known for {named}: priced as {stand_in}.")
+    if not all(found.model for found in unpriced):
+        notes.append(f"Sessions without a known model are priced as {stand_in}.")
+    return " ".join([*notes, "--model prices all alike."])

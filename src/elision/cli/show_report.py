@@ -318,11 +318,7 @@ def _list_totals(account: SessionReport, end: Diagnostics) -> Iterator[tuple[str
         yield "folded", _describe_folded(account.calls)
     if account.context is not None and account.context.phase != "raw":
         yield "phases", _describe_phases(account.context)
-    causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
-    in_all = f" · {figures.format_count(end.epoch - 1)} in all" if len(end.rewrites) > 1 else ""
-    failed = account.failed_summary_count
-    lost = f" · {figures.format_plural(failed, 'summary', 'summaries')} not taken" if failed else ""
-    yield "rewrites", [(causes or "none") + in_all, (lost, "worse")]
+    yield "rewrites", _describe_rewrites(end, account.failed_summary_count)
     if end.recalls:
         cost = f", {figures.format_usd(end.costs.recalls)}" if end.costs.recalls else ""
         yield "recalls", f"{end.recalls}{cost}"
@@ -380,6 +376,13 @@ def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> list[str | 
         (describe_hiding(costs), choose_mood(costs.hiding)),
         "".join(f" · {text}" for text in rest),
     ]
+
+
+def _describe_rewrites(end: Diagnostics, failed: int) -> Words:
+    causes = ", ".join(f"{number} × {cause}" for cause, number in end.rewrites.items() if number)
+    in_all = f" · {figures.format_count(end.epoch - 1)} in all" if len(end.rewrites) > 1 else ""
+    lost = f" · {figures.format_plural(failed, 'summary', 'summaries')} not taken" if failed else ""
+    return [(causes or "none") + in_all, (lost, "worse")]
 
 
 def _describe_hidden_now(end: Diagnostics) -> Words:

@@ -61,7 +61,6 @@ def gc(
     keeps the space for new sessions, because releasing it would block writers.
     """
     # Slow to import, and help needs none of it.
-    from elision.cli import store_reports
     from elision.config import load_settings
     from elision.lab.report.figures import format_plural, format_size
     from elision.lab.report.report import Sentence
@@ -72,13 +71,7 @@ def gc(
     limit = None if max_bytes is None else int(parse_amount(max_bytes, "--max-bytes", SIZES))
     with output.open_store(store) as opened:
         if dry_run:
-            footprint = opened.footprint()
-            sessions = opened.sessions()
-            expired = {info.key for info in _list_expired(sessions, lives, now)}
-            found = store_reports.list_deletions(footprint, sessions, expired, oldest=oldest, limit=limit)
-            freed = store_reports.estimate_freed(footprint, found)
-            data = {"deleted": [info.key for info, _ in found], "freed_bytes": freed}
-            output.answer("sessions gc --dry-run", data, *store_reports.show_deletions(found, freed, now))
+            _show_deletions(opened, lives, oldest, limit, now, output)
             return
         before = opened.footprint().stored_bytes
         expiring = list(_list_expired(opened.sessions(), lives, now))
@@ -90,6 +83,26 @@ def gc(
         freed = max(0, before - opened.footprint().stored_bytes)
     said = f"{format_plural(len(deleted), 'session')} deleted, {format_size(freed)} freed"
     output.answer("sessions gc", {"deleted": deleted, "freed_bytes": freed}, Sentence(said))
+
+
+def _show_deletions(
+    store: Store,
+    lives: Sequence[tuple[str, float]],
+    oldest: float | None,
+    limit: int | None,
+    now: float,
+    output: Output,
+) -> None:
+    """Print what would be deleted."""
+    from elision.cli import store_reports
+
+    footprint = store.footprint()
+    sessions = store.sessions()
+    expired = {info.key for info in _list_expired(sessions, lives, now)}
+    found = store_reports.list_deletions(footprint, sessions, expired, oldest=oldest, limit=limit)
+    freed = store_reports.estimate_freed(footprint, found)
+    data = {"deleted": [info.key for info, _ in found], "freed_bytes": freed}
+    output.answer("sessions gc --dry-run", data, *store_reports.show_deletions(found, freed, now))
 
 
 def parse_amount(text: str, option: str, units: Mapping[str, float]) -> float:

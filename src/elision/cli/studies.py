@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any
 import click
 
 from elision.audit.audit_report import AuditReport
-from elision.cli.options import Output, Pricing, StudyRequest
+from elision.cli.options import Output, Pricing, StudyRequest, count_processes
 from elision.cli.outputs import ProgressMeter
 from elision.errors import SpecError
 from elision.lab.report.figures import format_count, format_duration, format_plural, neutralize_text
@@ -24,8 +23,10 @@ from elision.lab.report.report import Column, Table, TableRow
 from elision.lab.results import Study
 from elision.lab.run_loading import StudySettings, describe_prices_of
 from elision.study.audit_study import AuditWork, build_audit
+from elision.study.manifest import Shard
 from elision.study.run_sample import describe_settings, prepare_study, restore_settings
 from elision.study.shard_runner import (
+    Engine,
     ReplayWork,
     RunnerProgress,
     ShardTask,
@@ -87,7 +88,7 @@ def run_study(
     """
     place, count = parse_shard(request.shard)
     only_prepares = request.workers == "0"
-    cores = 1 if request.shard else os.cpu_count() or 1
+    cores = 1 if request.shard else count_processes()
     engine = None if only_prepares else make_engine(request.workers, cores)
     folder = StudyFolder(request.out.rstrip("/"))
     with _show_stage(output) as stage:
@@ -103,18 +104,9 @@ def run_study(
     )
     if engine is None:
         return len(shards)
-    summarized = 0
+    task = ShardTask(folder.url, plan.digest, work)
     try:
-        with ProgressMeter(output.notes, "replaying") as meter:
-
-            def watch(progress: RunnerProgress) -> None:
-                nonlocal summarized
-                meter.show(describe_progress(progress), progress.done / progress.every if progress.every else None)
-                if options["kind"] == "replay" and progress.done - summarized >= BATCH:
-                    summarized = progress.done
-                    summarize_batches(folder.url)
-
-            progress = run_shards(missing, ShardTask(folder.url, plan.digest, work), engine, watch)
+        progress = _watch_shards(missing, task, engine, output, summarizes=options["kind"] == "replay")
     except KeyboardInterrupt:
         left = len(find_missing_shards(folder, own, plan.digest))
         _print_line(output, f"interrupted: {left} of {len(own)} shards are left; run the command again to continue")
@@ -131,6 +123,23 @@ def run_study(
     elif request.shard:
         _print_line(output, f"{name} is finished; {left} of {len(shards)} shards of the study are left")
     return left
+
+
+def _watch_shards(
+    shards: Sequence[Shard], task: ShardTask, engine: Engine, output: Output, *, summarizes: bool
+) -> RunnerProgress:
+    """Do the work of `shards`, and show how far it is. summarizes: whether finished batches get their summary."""
+    summarized = 0
+    with ProgressMeter(output.notes, "replaying") as meter:
+
+        def watch(progress: RunnerProgress) -> None:
+            nonlocal summarized
+            meter.show(describe_progress(progress), progress.done / progress.every if progress.every else None)
+            if summarizes and progress.done - summarized >= BATCH:
+                summarized = progress.done
+                summarize_batches(task.folder)
+
+        return run_shards(shards, task, engine, watch)
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from elision.cli.declarations import Option
-from elision.cli.options import Dialect, HtmlFile, Jobs, Output, Paths, Pricing, Tokens, check_study_extra
+from elision.cli.options import (
+    Dialect,
+    HtmlFile,
+    Jobs,
+    Output,
+    Paths,
+    Pricing,
+    Tokens,
+    check_study_extra,
+    count_processes,
+)
 from elision.errors import OutputError
 from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 
@@ -102,7 +111,7 @@ def tune(
         loaded, chosen = _load_runs(paths, seed)
     if chosen:
         output.note(chosen)
-    result = _run(loaded, settings, study, jobs or os.cpu_count() or 1, output)
+    result = _run(loaded, settings, study, count_processes(jobs), output)
     if not result.finished:
         files["toml"] = None
     recorded = list_recorded_models(loaded.runs)

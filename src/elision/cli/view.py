@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -55,10 +55,8 @@ def view(
     from elision.providers.provider_table import find_provider
     from elision.strategies.spec import parse_strategy
 
-    if (all or delta) and not output.json:
-        raise SpecError(f"{'--delta' if delta else '--all'} is for --json; a page shows one call")
-    if (all or delta) and html_file is not None:
-        raise SpecError("--html shows one call: leave out --all and --delta")
+    if all or delta:
+        _check_every_call("--delta" if delta else "--all", html_file, output)
     wanted = parse_strategy(strategy)
     given = pricing.choose()
     rendered = find_provider(dialect).make_renderer()
@@ -96,33 +94,46 @@ def view(
     output.show(report, files, problems=problems)
 
 
+def _check_every_call(option: str, html_file: Path | None, output: Output) -> None:
+    if not output.json:
+        raise SpecError(f"{option} is for --json; a page shows one call")
+    if html_file is not None:
+        raise SpecError("--html shows one call: leave out --all and --delta")
+
+
 # -- what is asked for --------------------------------------------------------------------------------------------
 
 
 def _choose_run(file: Path, id: str | None, output: Output) -> tuple[Trajectory, list[Problem]]:
     """The run called `id`, or the longest, and the problems of the file, which are written to standard error."""
     from elision.formats.registry import read_runs
-    from elision.lab.report.figures import neutralize_text
     from elision.trajectory.trajectory import Problem, Trajectory
 
     found = list(read_runs(file))
     problems = [each for each in found if isinstance(each, Problem)]
+    runs = [each for each in found if isinstance(each, Trajectory)]
+    _note_problems(problems, output)
+    if not runs:
+        raise FormatError(f"{file}: no run in it could be read")
+    if id is None:
+        return max(runs, key=lambda run: len(run.turns)), problems
+    chosen = [run for run in runs if run.id == id]
+    if len(chosen) > 1:
+        files = ", ".join(run.file for run in chosen)
+        raise FormatError(f"{file}: {id!r} is in several files: {files}; name one of them")
+    if not chosen:
+        names = escape_controls(", ".join(run.id for run in runs))
+        raise FormatError(f"{file}: no trajectory {id!r}; there are: {names}")
+    return chosen[0], problems
+
+
+def _note_problems(problems: Sequence[Problem], output: Output) -> None:
+    from elision.lab.report.figures import neutralize_text
+
     for problem in problems[:SHOWN_PROBLEMS]:
         output.note(f"elision: {neutralize_text(str(problem))}")
     if len(problems) > SHOWN_PROBLEMS:
         output.note(f"elision: {len(problems) - SHOWN_PROBLEMS} more problems were met")
-    runs = [each for each in found if isinstance(each, Trajectory)]
-    if id is None and runs:
-        return max(runs, key=lambda run: len(run.turns)), problems
-    chosen = [run for run in runs if run.id == id]
-    if len(chosen) == 1:
-        return chosen[0], problems
-    if not runs:
-        raise FormatError(f"{file}: no run in it could be read")
-    if chosen:
-        files = ", ".join(run.file for run in chosen)
-        raise FormatError(f"{file}: {id!r} is in several files: {files}; name one of them")
-    raise FormatError(f"{file}: no trajectory {id!r}; there are: {escape_controls(', '.join(run.id for run in runs))}")
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------

@@ -97,15 +97,10 @@ def wrap(
     """
     # Slow to import, and help needs none of it.
     from elision.config import TypedOption, load_settings
-    from elision.config.setting_keys import PREFIX, SPECIFIED_PREFIX
-    from elision.wrap.agent_table import AGENTS, make_command_agent
-    from elision.wrap.launch_plan import check_agent, offer_mcp_server
+    from elision.wrap.launch_plan import check_agent
 
-    if not command:
-        names = ", ".join(row.name for row in AGENTS.values() if not row.refusal)
-        raise ElisionError(f"name an agent ({names}), or any other program: elision wrap -- COMMAND")
-    agent = AGENTS.get(command[0]) or make_command_agent(command[0])
-    arguments = command[1:]
+    agent = _choose_agent(command or [])
+    arguments = (command or [])[1:]
     given: dict[str, Any] = {
         "store": TypedOption("--store", store),
         "strategy": TypedOption("--strategy", strategy),
@@ -129,30 +124,38 @@ def wrap(
     began = time.time()
     with _open_gateway(gateway, settings, given, needs_own=needs_own) as door:
         if mcp:
-            # Both names of the setting: the user's own environment may have either.
-            variables = {f"{prefix}STORE": door.store for prefix in (PREFIX, SPECIFIED_PREFIX)}
-            agent = offer_mcp_server(agent, _make_mcp_command(door.store), variables)
+            agent = _offer_store(agent, door.store)
         if door.is_own and not output.json:
             output.note(f"elision: dashboard, until {agent.name} ends: {door.url}/")
         code = _run_agent(agent, arguments, door)
-    if output.json:
-        output.answer("wrap", {"exit_code": code, **_encode_savings(door, began)})
-    elif not output.quiet:
-        output.note(f"elision: {_describe_savings(door, began)}")
+    _report_savings(door, began, code, output)
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _make_mcp_command(store: str) -> list[str]:
-    """Return the command of a server that shows the sessions of this agent alone. Raises MissingExtra, ElisionError."""
+def _choose_agent(command: list[str]) -> Agent:
+    from elision.wrap.agent_table import AGENTS, make_command_agent
+
+    if not command:
+        names = ", ".join(row.name for row in AGENTS.values() if not row.refusal)
+        raise ElisionError(f"name an agent ({names}), or any other program: elision wrap -- COMMAND")
+    return AGENTS.get(command[0]) or make_command_agent(command[0])
+
+
+def _offer_store(agent: Agent, store: str) -> Agent:
+    """Return `agent` with an MCP server that shows the sessions of this agent. Raises MissingExtra, ElisionError."""
+    from elision.config.setting_keys import PREFIX, SPECIFIED_PREFIX
+    from elision.wrap.agent_table import FOLDER
+    from elision.wrap.launch_plan import offer_mcp_server
+
     if find_spec("mcp") is None:
         raise MissingExtra("elision wrap --mcp", "mcp")
     if store.startswith("memory:"):
         raise ElisionError("--mcp: no other process reads a store in memory; give another --store")
     # Without -P, modules of the user's project would come before ours.
-    from elision.wrap.agent_table import FOLDER
-
-    return [sys.executable, "-P", "-m", "elision", "mcp", "--session-list", f"{FOLDER}/{_LISTING}"]
+    command = [sys.executable, "-P", "-m", "elision", "mcp", "--session-list", f"{FOLDER}/{_LISTING}"]
+    # Both names of the setting: the user's own environment may have either.
+    return offer_mcp_server(agent, command, {f"{prefix}STORE": store for prefix in (PREFIX, SPECIFIED_PREFIX)})
 
 
 def _run_agent(agent: Agent, arguments: list[str], door: _GatewayInUse) -> int:
@@ -267,13 +270,17 @@ def _sum_savings(figures: Mapping[str, SessionFigures]) -> dict[str, Any]:
     }
 
 
-def _encode_savings(door: _GatewayInUse, began: float) -> dict[str, Any]:
-    try:
-        found = _read_savings(door, began)
-    except ElisionError as error:
-        return {"problem": str(error)}
-    sessions = None if found is None else list(found)
-    return {"sessions": sessions, **_sum_savings(found or {}), "store": door.store, "problem": None}
+def _report_savings(door: _GatewayInUse, began: float, code: int, output: Output) -> None:
+    if output.json:
+        try:
+            found = _read_savings(door, began)
+            sessions = None if found is None else list(found)
+            data = {"sessions": sessions, **_sum_savings(found or {}), "store": door.store, "problem": None}
+        except ElisionError as error:
+            data = {"problem": str(error)}
+        output.answer("wrap", {"exit_code": code, **data})
+    elif not output.quiet:
+        output.note(f"elision: {_describe_savings(door, began)}")
 
 
 def _describe_savings(door: _GatewayInUse, began: float) -> str:

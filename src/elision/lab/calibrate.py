@@ -9,10 +9,10 @@ about.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -319,13 +319,7 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         return None
     sizer = sizer.count_as(find_tokenizer(trajectory.model)).take_output()
     sent = list(list_requests(trajectory, sizer))
-    #: Model -> how it is billed, on the day of its first call.
-    billings: dict[str, Billing] = {}
-    writes = {request.model for request in sent if request.usage.cache_write}
-    for request in sent:
-        if request.model not in billings:
-            day = None if request.now is None else datetime.fromtimestamp(request.now, UTC).date()
-            billings[request.model] = open_billing(request.model, day, writes=request.model in writes)
+    billings = _open_billings(sent)
     books = _CalibrationLedger(
         billings,
         warm=sent[0].usage.cache_read if sent[0].call == 1 else 0,
@@ -342,6 +336,16 @@ def calibrate_run(trajectory: Trajectory, sizer: Sizer) -> Calibration | None:
         stated=all(request.usage.usd is not None for request in sent),
         calls=tuple(books.add_call(request, outputs[request.call]) for request in sent),
     )
+
+
+def _open_billings(sent: Sequence[RecordedRequest]) -> dict[str, Billing]:
+    """Return how each model is billed, on the day of its first call."""
+    billings: dict[str, Billing] = {}
+    writes = {request.model for request in sent if request.usage.cache_write}
+    for request in sent:
+        if request.model not in billings:
+            billings[request.model] = open_billing(request.model, request.day, writes=request.model in writes)
+    return billings
 
 
 def open_billing(model: str, on: date | None, *, writes: bool) -> Billing:

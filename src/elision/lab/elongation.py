@@ -196,23 +196,28 @@ def find_factor(strategy: Strategy, *, scaffold: str = SWE_AGENT, one_model: boo
     one_model: take the runs on the 50 instances that every strategy ran, with one model, so that factors compare.
     Otherwise the factor is a range over the models, where a strategy was measured with several.
     """
-    rhythm = strategy.rhythm
-    if rhythm is None:
+    same = _list_alike(strategy, scaffold)
+    taken = [each for each in same if each.shared]
+    if not one_model:
+        taken = [each for each in same if not each.shared] or taken
+    if not taken:
         return None
-    sizes = rhythm.window, rhythm.turns - rhythm.tail
-    like = [
-        each
-        for each in load_measured_turns().measurements
-        if each.strategy == strategy.name and each.scaffold == scaffold
-    ]
-    nearest = min(like, key=lambda each: _measure_distance(each, sizes), default=None)
-    if nearest is None or _measure_distance(nearest, sizes) > math.log(NEAR):
-        return None
-    same = [each for each in like if (each.window, each.every) == (nearest.window, nearest.every)]
-    wide = [each for each in same if not each.shared]
-    taken = [each for each in same if each.shared] if one_model or not wide else wide
     factors = [each.factor for each in taken]
     return TurnFactor(low=min(factors), high=max(factors), basis=_describe_basis(taken))
+
+
+def _list_alike(strategy: Strategy, scaffold: str) -> list[TurnMeasurement]:
+    """Return the measurements of the strategy that is most like `strategy`; [] if none is like it."""
+    rhythm = strategy.rhythm
+    if rhythm is None:
+        return []
+    sizes = rhythm.window, rhythm.turns - rhythm.tail
+    measured = load_measured_turns().measurements
+    like = [each for each in measured if each.strategy == strategy.name and each.scaffold == scaffold]
+    nearest = min(like, key=lambda each: _measure_distance(each, sizes), default=None)
+    if nearest is None or _measure_distance(nearest, sizes) > math.log(NEAR):
+        return []
+    return [each for each in like if (each.window, each.every) == (nearest.window, nearest.every)]
 
 
 def price_turns(costs: Sequence[float], factor: float) -> float:

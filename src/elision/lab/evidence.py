@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elision.trajectory.items import find_items, strip_gutters
 from elision.trajectory.plan import Key
 from elision.trajectory.state import State
 from elision.trajectory.trajectory import Trajectory, join_assistant_text
+from elision.trajectory.turn import Message, Turn
 
 #: Items in the observations of more than this share of the other runs of a format are common property.
 COMMON = 0.2
@@ -69,7 +70,7 @@ class Evidence:
 
 def collect_evidence(trajectory: Trajectory) -> Evidence:
     """Read `trajectory` once, front to back."""
-    told = {item for message in trajectory.head.messages for item in find_items(message.text)}
+    told = _find_message_items(trajectory.head.messages)
     written: dict[str, list[int]] = {}
     seen: dict[str, list[Key]] = defaultdict(list)
     made: dict[tuple[str, str], Key] = {}
@@ -85,24 +86,11 @@ def collect_evidence(trajectory: Trajectory) -> Evidence:
         echoes[turn.index] = tuple(item for item in untold if item in written)
         for item in untold:
             written.setdefault(item, []).append(turn.index)
-        again = []
+        repeats[turn.index] = tuple(_list_repeats(turn, made))
         for position, observation in enumerate(turn.observations, start=1):
-            action = turn.find_action(observation)
-            if action is not None:
-                call = (
-                    action.name,
-                    json.dumps(action.decoded_arguments, sort_keys=True)
-                    if action.decoded_arguments
-                    else action.arguments,
-                )
-                if call in made:
-                    again.append(Repeat(turn.index, made[call]))
-                made[call] = (turn.index, position)
-            key = (turn.index, position)
             for item in find_items(strip_gutters(observation.text)):
-                seen[item].append(key)
-        repeats[turn.index] = tuple(again)
-        told.update(item for message in turn.interjections for item in find_items(message.text))
+                seen[item].append((turn.index, position))
+        told |= _find_message_items(turn.interjections)
     return Evidence(
         uses=uses,
         repeats=repeats,
@@ -112,6 +100,25 @@ def collect_evidence(trajectory: Trajectory) -> Evidence:
         fresh=frozenset(fresh),
         observed=frozenset(seen),
     )
+
+
+def _find_message_items(messages: Iterable[Message]) -> set[str]:
+    return {item for message in messages for item in find_items(message.text)}
+
+
+def _list_repeats(turn: Turn, made: dict[tuple[str, str], Key]) -> Iterator[Repeat]:
+    """Yield the calls of `turn` that were made before. made: call -> its newest result; those of `turn` are added."""
+    for position, observation in enumerate(turn.observations, start=1):
+        action = turn.find_action(observation)
+        if action is None:
+            continue
+        arguments = action.arguments
+        if action.decoded_arguments:
+            arguments = json.dumps(action.decoded_arguments, sort_keys=True)
+        call = (action.name, arguments)
+        if call in made:
+            yield Repeat(turn.index, made[call])
+        made[call] = (turn.index, position)
 
 
 @dataclass(slots=True)

@@ -248,34 +248,19 @@ def join_outcomes(
     strategies = list(dict.fromkeys(run.strategy for run in runs))
     by_key = _index_runs(runs)
     found = _assign_outcomes(outcomes.outcomes, by_key, strategies)
-    absent = {(each.strategy, each.instance) for each in outcomes.absent}
-    joined: dict[str, list[InstanceRun]] = {strategy: [] for strategy in strategies}
-    no_outcome = []
-    for (strategy, instance), run in by_key.items():
-        outcome = found.pop((strategy, instance), None)
-        solved = run.solved if outcome is None else outcome.solved
-        if solved is None and ((strategy, instance) in absent or ("", instance) in absent):
-            solved = False
-        if solved is None:
-            no_outcome.append(run)
-        else:
-            joined[strategy].append(msgspec.structs.replace(run, solved=solved))
+    joined, no_outcome = _join_runs(by_key, found, outcomes)
     if not any(joined.values()):
         raise FormatError(_explain_no_join(no_outcome, outcomes))
-    rows = [
-        StrategyOutcome(strategy=strategy, joined=tuple(members), endings=_count_endings(strategy, members, outcomes))
-        for strategy, members in joined.items()
-        if members
-    ]
+    rows = [_sum_up_runs(runs, outcomes) for runs in joined.values() if runs]
     baseline = _choose_baseline([row.strategy for row in rows], baseline)
     shared = _select_shared(rows)
-    bases = [row for row in shared if row.strategy == baseline]
+    pairs = ((row, base) for base in shared for row in shared if base.strategy == baseline and row is not base)
     return OutcomeStudy(
         strategies=tuple(rows),
         shared=shared,
-        differences=tuple(_compare_pair(row, base, seed) for base in bases for row in shared if row is not base),
+        differences=tuple(_compare_pair(row, base, seed) for row, base in pairs),
         no_outcome=tuple(no_outcome),
-        no_run=tuple(found.values()),
+        no_run=tuple(outcome for key, outcome in found.items() if key not in by_key),
         problems=tuple(problems),
         priced_as=priced_as,
     )
@@ -321,14 +306,36 @@ def _assign_outcomes(
     return found
 
 
-def _count_endings(strategy: str, runs: Iterable[InstanceRun], outcomes: OutcomeSet) -> dict[str, int]:
-    """Return how the runs of a strategy ended, the most frequent first."""
+def _join_runs(
+    runs: Mapping[tuple[str, str], InstanceRun],
+    found: Mapping[tuple[str, str], InstanceOutcome],
+    outcomes: OutcomeSet,
+) -> tuple[dict[str, list[InstanceRun]], list[InstanceRun]]:
+    """Return the runs with their outcomes, by strategy, and those without one."""
+    absent = {(each.strategy, each.instance) for each in outcomes.absent}
+    joined: dict[str, list[InstanceRun]] = {run.strategy: [] for run in runs.values()}
+    no_outcome = []
+    for (strategy, instance), run in runs.items():
+        outcome = found.get((strategy, instance))
+        solved = run.solved if outcome is None else outcome.solved
+        if solved is None and ((strategy, instance) in absent or ("", instance) in absent):
+            solved = False
+        if solved is None:
+            no_outcome.append(run)
+        else:
+            joined[strategy].append(msgspec.structs.replace(run, solved=solved))
+    return joined, no_outcome
+
+
+def _sum_up_runs(runs: Sequence[InstanceRun], outcomes: OutcomeSet) -> StrategyOutcome:
+    """Return the outcome of the strategy of `runs`, with how they ended, the most frequent first."""
+    strategy = runs[0].strategy
     words: Counter[str] = Counter()
     for run in runs:
         word = outcomes.endings.get((strategy, run.instance)) or outcomes.endings.get(("", run.instance))
         if word:
             words[word] += 1
-    return dict(words.most_common())
+    return StrategyOutcome(strategy=strategy, joined=tuple(runs), endings=dict(words.most_common()))
 
 
 def _explain_no_join(runs: Sequence[InstanceRun], outcomes: OutcomeSet) -> str:

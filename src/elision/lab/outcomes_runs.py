@@ -424,34 +424,36 @@ def _read_row(
         )
     cells = {what: (row[name] or "").strip() for what, name in columns.items()}
 
-    def read_number(what: str) -> float | None:
-        text = cells.get(what)
-        if not text:
-            return None
-        try:
-            number = float(text)
-        except ValueError:
-            number = -1.0
-        # Also of NaN.
-        if not 0 <= number < 1e12:
-            raise FormatError(f"{place}: {columns[what]} is {text!r}, no number of zero or more")
-        return number
-
     if not cells["instance"]:
         raise FormatError(f"{place}: no instance_id in this row")
     solved = cells.get("solved", "").lower()
     if solved and solved not in _SOLVED:
         raise FormatError(f"{place}: {columns['solved']} is {solved!r}; 1, 0, true or false is expected")
-    summary = read_number("summary") or 0.0
-    cost = read_number("usd")
+    numbers = {what: _read_number(cells.get(what), columns, what, place) for what in ("usd", "summary", "turns")}
+    summary = numbers["summary"] or 0.0
+    cost = numbers["usd"]
     return InstanceRun(
         instance=cells["instance"],
         strategy=strategy,
         place=place,
         name=cells["instance"],
-        turns=int(read_number("turns") or 0),
+        turns=int(numbers["turns"] or 0),
         usd=None if cost is None else cost + summary,
         summary_usd=0.0 if cost is None else summary,
         source="unknown" if cost is None else "stated",
         solved=_SOLVED.get(solved),
     )
+
+
+def _read_number(text: str | None, columns: Mapping[str, str], what: str, place: str) -> float | None:
+    """Return the number in a cell; None where it is empty or there is no such column. Raises FormatError."""
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    # Also of NaN.
+    if not 0 <= number < 1e12:
+        raise FormatError(f"{place}: {columns[what]} is {text!r}, no number of zero or more")
+    return number

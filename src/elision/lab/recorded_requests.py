@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -144,6 +145,10 @@ class RecordedRequest:
     restart: Restart = ""
     growth: PromptGrowth | None = None
     unsent: int = 0
+
+    @property
+    def day(self) -> date | None:
+        return None if self.now is None else datetime.fromtimestamp(self.now, UTC).date()
 
 
 def list_requests(trajectory: Trajectory, sizer: Sizer) -> Iterator[RecordedRequest]:

@@ -76,16 +76,13 @@ def describe_sent_run(run: Trajectory, prices: Prices, sizer: Sizer) -> SentRun:
     scale = prices.tokenizer.tokens_per_counted / own_tokenizer.tokens_per_counted
     findings: dict[int, CacheFinding] = {}
     others: dict[int, Bill] = {}
-    calls = billed.calls if billed is not None else ()
-    for call in calls:
+    for call in billed.calls if billed is not None else ():
         if is_own_model and not is_same_model(call.model, run.model) and call.billed.usd is not None:
             others[call.index] = bill_reported_usage(call.billed, prices)
-        if not is_own_model and call.cause != _OF_THE_AGENT and not call.restart:
-            continue
-        finding = make_finding(call.cause, call.billed, is_restart=bool(call.restart))
-        if finding != AS_FORESEEN:
-            most = None if finding.most is None else round(finding.most * scale)
-            findings[call.index] = dataclasses.replace(finding, most=most, warm=round(finding.warm * scale))
+        if is_own_model or call.cause == _OF_THE_AGENT or call.restart:
+            finding = make_finding(call.cause, call.billed, is_restart=bool(call.restart))
+            if finding != AS_FORESEEN:
+                findings[call.index] = _scale_finding(finding, scale)
     return SentRun(
         cuts={cut.before: cut for cut in known.cuts.cuts},
         findings=findings,
@@ -94,6 +91,12 @@ def describe_sent_run(run: Trajectory, prices: Prices, sizer: Sizer) -> SentRun:
         unclear=known.cuts.unclear,
         billed=billed,
     )
+
+
+def _scale_finding(finding: CacheFinding, scale: float) -> CacheFinding:
+    """Return `finding` in the tokens of another tokenizer."""
+    most = None if finding.most is None else round(finding.most * scale)
+    return dataclasses.replace(finding, most=most, warm=round(finding.warm * scale))
 
 
 class ReplayedCall(msgspec.Struct, frozen=True):

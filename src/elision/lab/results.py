@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from elision.lab.elongation import TurnAssumption
-from elision.lab.ratios import divide_or_none, sum_or_none
+from elision.lab.ratios import divide_or_none, divide_or_zero, sum_or_none
 from elision.telemetry.context_report import draw_value
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.trajectory import Problem, TokenComposition
@@ -226,23 +226,26 @@ _SUMMED = (
 def total(rows: Iterable[Row]) -> Row:
     """The sum of `rows`, all of one strategy. hindsight_usd is None unless every row has one; peaks are the largest."""
     listed = list(rows)
-    bill = sum((row.bill for row in listed), Bill())
-    summarizer = sum((row.summarizer for row in listed), Bill())
-    extended = [row.extended_usd for row in listed if row.extended_usd is not None]
     return replace(
         Row(**{name: sum(getattr(row, name) for row in listed) for name in _SUMMED}),
         strategy=listed[0].strategy if listed else "",
-        bill=bill,
-        summarizer=summarizer,
+        bill=sum((row.bill for row in listed), Bill()),
+        summarizer=sum((row.summarizer for row in listed), Bill()),
         recorded_usd=sum_or_none(row.recorded_usd for row in listed),
         hindsight_usd=sum_or_none(row.hindsight_usd for row in listed),
-        late_usd=sum(row.late_usd for row in listed) / len(listed) if listed else 0.0,
-        extended_usd=(sum(low for low, _ in extended), sum(high for _, high in extended))
-        if extended and len(extended) == len(listed)
-        else None,
+        late_usd=divide_or_zero(sum(row.late_usd for row in listed), len(listed)),
+        extended_usd=_add_up_extended(listed),
         peak=max((row.peak for row in listed), default=0),
         worst_ratio=max((row.worst_ratio for row in listed), default=0.0),
     )
+
+
+def _add_up_extended(rows: Sequence[Row]) -> tuple[float, float] | None:
+    """Return the least and the most that `rows` cost with the assumed turns; None unless that is known of every row."""
+    extended = [row.extended_usd for row in rows if row.extended_usd is not None]
+    if not extended or len(extended) < len(rows):
+        return None
+    return sum(low for low, _ in extended), sum(high for _, high in extended)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

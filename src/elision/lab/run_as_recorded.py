@@ -156,38 +156,54 @@ class ContextCuts:
 
 def find_cuts(run: Trajectory, count_turn: Callable[[Turn], int], count_head: Callable[[], int]) -> ContextCuts:
     """Return where `run` was cut. count_turn, count_head: tokens on the scale of the recorded model."""
-    recorded = {compaction.before: compaction for compaction in run.compactions}
-    inferred = _list_falls(run)
-    if not recorded and not inferred:
+    condensed = list(_list_condensed(run))
+    if not condensed:
         return ContextCuts()
     ends = [0, *accumulate(map(count_turn, run.turns))]
     first = run.turns[0].usage
     head = first.prompt if first is not None and first.prompt else count_head()
     cuts: list[ContextCut] = []
     unclear: list[Compaction] = []
-    dropped = 0
+    for turn, noted, source in condensed:
+        room = turn.usage.prompt - head if turn.usage is not None and turn.usage.prompt else None
+        cut = _place_cut(noted, room, ends, cuts[-1].through if cuts else 0, source)
+        if cut is None:
+            unclear.append(noted)
+        else:
+            cuts.append(cut)
+    return ContextCuts(cuts=tuple(cuts), unclear=tuple(unclear))
+
+
+def _list_condensed(run: Trajectory) -> Iterator[tuple[Turn, Compaction, CutSource]]:
+    """Yield the turns before whose call the history was condensed, with what is recorded of it."""
+    recorded = {compaction.before: compaction for compaction in run.compactions}
+    inferred = _list_falls(run)
     for turn in run.turns[1:]:
         compaction = recorded.get(turn.index)
-        if compaction is None and turn.index not in inferred:
-            continue
-        prompt = turn.usage.prompt if turn.usage is not None else 0
-        noted = compaction or Compaction(before=turn.index, kind="unknown")
-        words = Message(role="user", content=make_content(noted.summary or NO_WORDS))
-        source: CutSource = "inferred" if compaction is None else "recorded"
-        if prompt:
-            through = _fit_kept_turns(noted, prompt - head, ends, dropped)
-            tokens = max(0, prompt - head - (ends[turn.index - 1] - ends[through]))
-            cut = ContextCut(before=turn.index, through=through, words=words, source=source, tokens=tokens)
-        elif noted.kind == "summary" and (noted.kept_from is not None or noted.summary):
-            # A summary without a word on what stayed stands for everything.
-            through = (noted.kept_from or turn.index) - 1
-            cut = ContextCut(before=turn.index, through=max(dropped, through), words=words, source=source)
-        else:
-            unclear.append(noted)
-            continue
-        cuts.append(cut)
-        dropped = cut.through
-    return ContextCuts(cuts=tuple(cuts), unclear=tuple(unclear))
+        if compaction is not None:
+            yield turn, compaction, "recorded"
+        elif turn.index in inferred:
+            yield turn, Compaction(before=turn.index, kind="unknown"), "inferred"
+
+
+def _place_cut(
+    noted: Compaction, room: int | None, ends: Sequence[int], dropped: int, source: CutSource
+) -> ContextCut | None:
+    """Return what the request of call `noted.before` no longer has; None where nothing says what stayed.
+
+    room: tokens of its billed prompt behind the head, if that is recorded. The others as of `_fit_kept_turns`.
+    """
+    tokens = None
+    if room is not None:
+        through = _fit_kept_turns(noted, room, ends, dropped)
+        tokens = max(0, room - (ends[noted.before - 1] - ends[through]))
+    elif noted.kind == "summary" and (noted.kept_from is not None or noted.summary):
+        # A summary without a word on what stayed stands for everything.
+        through = max(dropped, (noted.kept_from or noted.before) - 1)
+    else:
+        return None
+    words = Message(role="user", content=make_content(noted.summary or NO_WORDS))
+    return ContextCut(before=noted.before, through=through, words=words, source=source, tokens=tokens)
 
 
 def _fit_kept_turns(noted: Compaction, room: int, ends: Sequence[int], dropped: int) -> int:

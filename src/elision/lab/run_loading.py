@@ -288,6 +288,21 @@ def default_candidates() -> tuple[Candidate, ...]:
     return tuple(Candidate(label, parse_strategy(spec)) for label, spec in DEFAULTS)
 
 
+def _check_hindsight(spec: str, strategy: Strategy, hindsight: bool, model_summaries: bool) -> None:
+    """Raise SpecError where no cheapest schedule of `strategy` is worked out. The options are `parse_candidates`'."""
+    if model_summaries and has_summaries(strategy):
+        raise SpecError(
+            f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
+        )
+    # Brings numpy, which is slow to import and only in the extra `report`.
+    from elision.lab.hindsight import has_hindsight
+
+    if not hindsight:
+        raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
+    if not has_hindsight(strategy):
+        raise SpecError(f"{spec}: a strategy that triggers on tokens has no hindsight schedule")
+
+
 def parse_candidates(
     specs: Sequence[str], *, hindsight: bool = True, model_summaries: bool = False
 ) -> tuple[Candidate, ...]:
@@ -307,19 +322,8 @@ def parse_candidates(
                 f"{spec}: {strategy.name} hides nothing, so a budget has no effect; use another strategy, "
                 f"such as masking"
             )
-        if not isinstance(strategy.schedule, HindsightSchedule):
-            continue
-        if model_summaries and has_summaries(strategy):
-            raise SpecError(
-                f"{spec}: its schedule is worked out before any summary is written, which does not go with --summarizer"
-            )
-        # Brings numpy, which is slow to import and only in the extra `report`.
-        from elision.lab.hindsight import has_hindsight
-
-        if not hindsight:
-            raise SpecError(f"{spec}: its schedule is worked out in hindsight, which --no-hindsight leaves out")
-        if not has_hindsight(strategy):
-            raise SpecError(f"{spec}: a strategy that triggers on tokens has no hindsight schedule")
+        if isinstance(strategy.schedule, HindsightSchedule):
+            _check_hindsight(spec, strategy, hindsight, model_summaries)
     chosen = tuple(Candidate(label, strategy) for strategy, label in found.items()) or default_candidates()
     return tuple(
         each

@@ -25,7 +25,7 @@ from elision.audit.run_partition import (
 from elision.lab.ratios import divide_or_none
 from elision.lab.report.figures import NOTHING, format_count, format_share, format_usd, neutralize_text
 from elision.lab.results import SummaryTable
-from elision.study.manifest import RunFacts, clean_text
+from elision.study.manifest import RunFacts, clean_text, pick_fields
 from elision.study.row_schema import AUDIT_ROWS
 from elision.study.run_sample import Samples, hash_item
 from elision.study.shard_runner import ROWS_FOLDER, Rows
@@ -73,6 +73,7 @@ class AuditWork:
         found = partition_calls(run, _load_sizer(self.tokens), price=price)
         if found is None:
             return {ROWS_FOLDER: [shared | {"call": 0, "model": "", "day": facts.day, "is_priced": False}]}, ()
+        audited, calls = found
         rows = [
             shared
             | {
@@ -80,30 +81,23 @@ class AuditWork:
                 "signature": None if call.signature is None else hash_item(repr(call.signature)),
                 "model": clean_text(call.model),
                 "day": call.day or facts.day,
-                **{name: getattr(call, name) for name in ("is_priced", "tokens", "usd", "stated_usd", "tools_usd")},
+                **pick_fields(call, ("is_priced", "tokens", "usd", "stated_usd", "tools_usd")),
                 "avoidable_usd": sum(total.avoidable_usd for total in call.causes.values()),
-                "causes": [
-                    {"cause": cause} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
-                    for cause, total in call.causes.items()
-                ],
-                "habits": [
-                    {"habit": habit} | {name: getattr(total, name) for name in ("tokens", "usd", "avoidable_usd")}
-                    for habit, total in call.habits.items()
-                ],
+                "causes": [{"cause": cause} | pick_fields(total, _TOTAL) for cause, total in call.causes.items()],
+                "habits": [{"habit": habit} | pick_fields(total, _TOTAL) for habit, total in call.habits.items()],
                 "findings": [
-                    {name: getattr(finding, name) for name in _FINDING} | {"place": clean_text(finding.place)}
-                    for finding in call.findings
+                    pick_fields(finding, _FINDING) | {"place": clean_text(finding.place)} for finding in call.findings
                 ],
             }
-            for call in found[1]
+            for call in calls
         ]
         rows[0]["tools"] = [
-            {name: getattr(tool, name) for name in _TOOL} | {"name": clean_text(tool.name)}
-            for tool in found[0].tools.values()
+            pick_fields(tool, _TOOL) | {"name": clean_text(tool.name)} for tool in audited.tools.values()
         ]
         return {ROWS_FOLDER: rows}, ()
 
 
+_TOTAL: Final = ("tokens", "usd", "avoidable_usd")
 _TOOL: Final = ("tokens", "calls", "idle_runs")
 _FINDING: Final = ("call", "cause", "tokens", "first_token", "usd", "seconds", "is_inferred")
 

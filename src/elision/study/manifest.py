@@ -100,23 +100,22 @@ def clean_text(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def pick_fields(value: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return some attributes of `value`, as columns of a row."""
+    return {name: getattr(value, name) for name in names}
+
+
 def _list_path(path: str) -> Iterator[Unit]:
     system, root = open_url(path)
     try:
-        if any(sign in root for sign in "*?["):
-            files = {name: info for name, info in system.glob(root, detail=True).items() if info["type"] == "file"}
-            base = root[: min(root.index(sign) for sign in "*?[" if sign in root)].rpartition("/")[0]
-        elif system.isdir(root):
-            files, base = system.find(root, detail=True), root.rstrip("/")
-        elif system.exists(root):
-            yield from _list_file(system, root, system.info(root))
-            return
-        else:
-            return
+        base, names = _find_files(system, root)
     except Exception as error:
         # fsspec's implementations have errors of their own, such as that for missing credentials.
         raise FormatError(f"{path}: cannot be listed ({error})") from error
-    names = {name.removeprefix(f"{base}/"): info for name, info in files.items()}
+    if base is None:
+        for name, info in names.items():
+            yield from _list_file(system, name, info)
+        return
     groups = group_files(sorted(names))
     folders: dict[str, list[str]] = defaultdict(list)
     for name in sorted(names):
@@ -132,6 +131,21 @@ def _list_path(path: str) -> Iterator[Unit]:
             version=digest_bytes(marks.encode()),
             is_folder=True,
         )
+
+
+def _find_files(system: Any, root: str) -> tuple[str | None, dict[str, Mapping[str, Any]]]:
+    """Return the folder that `root` names, whole or by a pattern, and the files below it by their path from there.
+
+    For a file, which is read whatever its name, there is no folder; it may not exist.
+    """
+    if any(sign in root for sign in "*?["):
+        files = {name: info for name, info in system.glob(root, detail=True).items() if info["type"] == "file"}
+        base = root[: min(root.index(sign) for sign in "*?[" if sign in root)].rpartition("/")[0]
+    elif system.isdir(root):
+        files, base = system.find(root, detail=True), root.rstrip("/")
+    else:
+        return None, {root: system.info(root)} if system.exists(root) else {}
+    return base, {name.removeprefix(f"{base}/"): info for name, info in files.items()}
 
 
 def _list_file(system: Any, path: str, info: Mapping[str, Any]) -> Iterator[Unit]:
@@ -175,7 +189,7 @@ def cut_shards(units: Iterable[Unit]) -> list[Shard]:
 def encode_manifest(shards: Sequence[Shard]) -> bytes:
     """Return the manifest as Parquet: a row for each unit, with the number and content of its shard."""
     rows = [
-        {name: getattr(unit, name) for name in Unit.__slots__} | {"shard": shard.number, "content": content}
+        pick_fields(unit, Unit.__slots__) | {"shard": shard.number, "content": content}
         for shard in shards
         for content in [shard.content]
         for unit in shard.units

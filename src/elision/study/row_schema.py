@@ -13,7 +13,7 @@ from elision.lab.report.figures import is_hindsight, is_raw, is_sent
 from elision.lab.results import GROWTH_TURNS, RECORDED, Row, SentSummary, Series, is_on_top
 from elision.lab.run_loading import StudySettings, find_day
 from elision.lab.study import RunOutcome
-from elision.study.manifest import RunFacts, clean_text
+from elision.study.manifest import RunFacts, clean_text, pick_fields
 from elision.study.run_sample import hash_item
 from elision.trajectory.prices import Bill
 from elision.trajectory.trajectory import Trajectory
@@ -183,8 +183,18 @@ def build_run_rows(
     the row of the strategy itself, which a report adds if any other run was condensed.
     """
     identity = hash_item(f"{run.file}\0{run.id}")
+    sent = outcome.sent
+    shared = {"run": identity, **_encode_run(run, outcome, measures, settings)}
+    kept = [(row, series) for row, series in outcome.rows if sent.cuts or not is_on_top(row.strategy)]
+    rows = [shared | {"is_cheapest": 0} | _encode_row(row, series) for row, series in kept]
+    if choices := [row for row in rows if is_choice(row["strategy"])]:
+        min(choices, key=lambda row: row["usd"])["is_cheapest"] = 1
+    calls = [{"run": identity, "strategy": row.strategy} | pick_fields(series, _SERIES) for row, series in kept]
+    return rows, calls
+
+
+def _encode_run(run: Trajectory, outcome: RunOutcome, measures: RunMeasures, settings: StudySettings) -> dict[str, Any]:
     shared: dict[str, Any] = {
-        "run": identity,
         "model": clean_text(run.model),
         "priced_as": settings.find_prices(run).name,
         "day": str(find_day(run) or measures.facts.day),
@@ -198,19 +208,10 @@ def build_run_rows(
             "floor_items": measures.floor.items,
             "floor_found": measures.floor.found,
         }
-    sent = outcome.sent
-    shared |= {name: int(getattr(sent, name)) for name in SENT}
+    shared |= {name: int(getattr(outcome.sent, name)) for name in SENT}
     if (whole := outcome.composition) is not None:
         shared |= {f"tokens_{name}": getattr(whole, name) for name in COMPOSITION}
-    kept = [(row, series) for row, series in outcome.rows if sent.cuts or not is_on_top(row.strategy)]
-    rows = [shared | {"is_cheapest": 0} | _encode_row(row, series) for row, series in kept]
-    if choices := [row for row in rows if is_choice(row["strategy"])]:
-        min(choices, key=lambda row: row["usd"])["is_cheapest"] = 1
-    calls = [
-        {"run": identity, "strategy": row.strategy} | {name: getattr(series, name) for name in _SERIES}
-        for row, series in kept
-    ]
-    return rows, calls
+    return shared
 
 
 def is_choice(label: str) -> bool:
@@ -223,8 +224,8 @@ def _encode_row(row: Row, series: Series) -> dict[str, Any]:
     length = len(series.tokens)
     return {
         **{name: clean_text(getattr(row, name)) for name in ("file", "trajectory", "reader", "strategy")},
-        **{name: getattr(row, name) for name in (*SAME, "usd")},
-        **{name: getattr(row.bill, name) for name in BILL},
+        **pick_fields(row, (*SAME, "usd")),
+        **pick_fields(row.bill, BILL),
         **{f"summary_{name}": getattr(row.summarizer, name) for name in (*BILL, "usd")},
         "prompt_usd": row.bill.usd,
         "least_turns_usd": low,

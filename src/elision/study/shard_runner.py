@@ -315,18 +315,12 @@ def run_locally(queue: deque[Shard], task: ShardTask, workers: int) -> Iterator[
             for future in ended:
                 pool, shard = running.pop(future)
                 try:
-                    result = future.result()
-                except OutputError:
-                    raise
+                    result, reason = _await_shard(future)
+                    idle.append(pool)
                 except BrokenProcessPool:
                     pool.shutdown(wait=False)
-                    yield shard, None, "its process was killed (out of memory?)"
-                except Exception as error:  # noqa: BLE001 - whatever a shard runs into is its own
-                    idle.append(pool)
-                    yield shard, None, describe_error(error)
-                else:
-                    idle.append(pool)
-                    yield shard, result, ""
+                    result, reason = None, "its process was killed (out of memory?)"
+                yield shard, result, reason
             if not ended:
                 yield None
         for pool in idle:
@@ -337,6 +331,16 @@ def run_locally(queue: deque[Shard], task: ShardTask, workers: int) -> Iterator[
         for pool in [*idle, *(pool for pool, _ in running.values())]:
             pool.shutdown(wait=False, cancel_futures=True)
         raise
+
+
+def _await_shard(future: Future[ShardResult]) -> tuple[ShardResult | None, str]:
+    """Return the result of a shard, or why there is none. Raises OutputError and BrokenProcessPool."""
+    try:
+        return future.result(), ""
+    except (OutputError, BrokenProcessPool):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a shard runs into is its own
+        return None, describe_error(error)
 
 
 def _set_up_worker() -> None:
@@ -380,16 +384,7 @@ def run_on_ray(queue: deque[Shard], task: ShardTask, address: str | None) -> Ite
             ended, _ = ray.wait(list(running), num_returns=1, timeout=_TICK_SECONDS)
             for reference in ended:
                 shard = running.pop(reference)
-                try:
-                    result = ray.get(reference)
-                except ray.exceptions.RayTaskError as error:
-                    if isinstance(error.cause, OutputError):
-                        raise error.cause from error
-                    yield shard, None, describe_error(error.cause)
-                except ray.exceptions.RayError as error:
-                    yield shard, None, f"its worker was lost: {str(error).strip().partition(chr(10))[0]}"
-                else:
-                    yield shard, result, ""
+                yield shard, *_await_ray_task(ray, reference)
             if not ended:
                 yield None
     finally:
@@ -397,6 +392,18 @@ def run_on_ray(queue: deque[Shard], task: ShardTask, address: str | None) -> Ite
             ray.cancel(reference, force=True)
         if started:
             ray.shutdown()
+
+
+def _await_ray_task(ray: Any, reference: Any) -> tuple[ShardResult | None, str]:
+    """Return the result of a shard, or why there is none. Raises OutputError."""
+    try:
+        return ray.get(reference), ""
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, OutputError):
+            raise error.cause from error
+        return None, describe_error(error.cause)
+    except ray.exceptions.RayError as error:
+        return None, f"its worker was lost: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _run_task(task: ShardTask, shard: Shard) -> ShardResult:

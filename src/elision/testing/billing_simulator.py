@@ -141,22 +141,25 @@ class BillingSimulator:
     ) -> None:
         """Keep the entries that a request wrote or used. longest: the place of the entry that it read, -1 for none."""
         may_last = longest < 0 or prefixes[longest].key in self._hours
-        if prices.cache.kind == "breakpoints":
-            remembered = [prefixes[at] for at in anchors]
-        elif prices.cache.look_back:
-            # The newest message's end and three breakpoints are written. What is read keeps all in front of it alive.
-            written = {*[at for at in anchors if prefixes[at].has_breakpoint][-3:], *anchors[-1:]}
-            used = [at for at in range(longest + 1) if prefixes[at].key in self._used]
-            remembered = [prefixes[at] for at in sorted({*written, *used})]
-        else:
-            remembered = list(prefixes)
-        for prefix in remembered:
+        for prefix in self._list_kept(prefixes, anchors, longest, prices):
             kept = prefix.key in self._hours and self._is_alive(prefix.key, prices, now)
             if kept or (may_last and prefix.lives_an_hour):
                 self._hours.add(prefix.key)
             else:
                 self._hours.discard(prefix.key)
             self._used[prefix.key] = now
+
+    def _list_kept(
+        self, prefixes: Sequence[PromptPrefix], anchors: Sequence[int], longest: int, prices: Prices
+    ) -> Sequence[PromptPrefix]:
+        if prices.cache.kind == "breakpoints":
+            return [prefixes[at] for at in anchors]
+        if prices.cache.look_back:
+            # The newest message's end and three breakpoints are written. What is read keeps all in front of it alive.
+            written = {*[at for at in anchors if prefixes[at].has_breakpoint][-3:], *anchors[-1:]}
+            used = [at for at in range(longest + 1) if prefixes[at].key in self._used]
+            return [prefixes[at] for at in sorted({*written, *used})]
+        return prefixes
 
 
 #: A new key would make a retry's answer another one; nothing secret is kept with it.

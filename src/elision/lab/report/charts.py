@@ -276,21 +276,22 @@ _GAP = 8
 def draw_bars(chart: BarChart, drawing: Drawing) -> None:
     """Draw a bar for each of `chart`, a dashed line at the size that all compare with, and the bars' own marks."""
     ink = drawing.ink
-    parts = {name: slot for bar in chart.bars for slot, name, size in bar.parts if size}
-    order = {name: place for place, (_, name, _) in enumerate(chart.bars[0].parts)} if chart.bars else {}
-    drawing.add_key(("square", ink.slots[parts[name]], name) for name in sorted(parts, key=lambda name: order[name]))
+    used = {name for bar in chart.bars for _, name, size in bar.parts if size}
+    parts = chart.bars[0].parts if chart.bars else ()
+    drawing.add_key(("square", ink.slots[slot], name) for slot, name, _ in parts if name in used)
+    line = chart.line or 0.0
     # Each bar leaves room for its amount, behind its mark where that is further right.
-    ends = [(max(bar.size, bar.mark or 0.0, chart.line or 0.0), measure_text(bar.amount)) for bar in chart.bars]
+    ends = [(max(bar.size, bar.mark or 0.0, line), measure_text(bar.amount)) for bar in chart.bars]
     scale = min(((drawing.width - _GAP - 4 - room) / end for end, room in ends if end), default=1.0)
     top = drawing.bottom
     bottom = top + STEP * len(chart.bars)
-    if chart.line:
-        x = chart.line * scale
+    if line:
+        x = line * scale
         drawing.add_line(x, top, x, bottom, ink.slots["grey"], stroke_width=1.5, stroke_dasharray="5 4", class_="paid")
     for place, bar in enumerate(chart.bars):
         y = top + STEP * place
         drawing.add_text(0, y + _NAME, bar.name, rim=True, class_="bar-name")
-        _draw_bar(bar, y + _BAR, scale, (chart.line or 0.0) * scale, drawing)
+        _draw_bar(bar, y + _BAR, scale, line * scale, drawing)
     axis = Axis(title=chart.axis, low=0, high=drawing.width / scale, write=write_usd_tick)
     draw_bottom_axis(drawing, axis, (0, drawing.width), bottom + 4)
 

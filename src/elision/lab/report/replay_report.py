@@ -300,37 +300,45 @@ def build_explorer(study: Study) -> Explorer:
 def _collect_data(
     study: Study, names: dict[str, str], rows: list[Row], series: list[tuple[str, str]]
 ) -> dict[str, Any]:
-    places = {label: place for place, label in enumerate(study.strategies)}
     keys = dict.fromkeys([*((row.file, row.trajectory) for row in rows), *series])
     runs = {key: place for place, key in enumerate(keys)}
     called = name_runs(study.rows)
     first = {(row.file, row.trajectory): row for row in study.rows}
     best = wording.find_featured(study)
     columns = [column for column in _COLUMNS if study.hindsight or column[1] != HINDSIGHT]
-    # A run and its strategy are places, and the format is the run's.
-    numbers = [field for field, _, kind, _ in columns if kind != "word"]
     return {
         "strategies": list(names.values()),
         "looks": [[look.slot, list(look.dash)] for look in assign_looks(study.strategies).values()],
         "featured": names[best.strategy] if best else "",
         "columns": [{"key": key, "title": title, "kind": kind, "extra": extra} for key, title, kind, extra in columns],
         "runs": [{"name": called[key], "reader": first[key].reader, "calls": first[key].calls} for key in runs],
-        "rows": [
-            [
-                runs[row.file, row.trajectory],
-                places[row.strategy],
-                *(_round_number(getattr(row, field)) for field in numbers),
-            ]
-            for row in rows
-        ],
-        "series": [
-            [runs[key], place, list(found.tokens), list(found.rewrites), list(found.summaries)]
-            for key in series
-            for label, place in places.items()
-            if (found := study.series.get((*key, label))) is not None
-        ],
+        # A run and its strategy are places, and the format is the run's.
+        "rows": _encode_rows(study, runs, rows, [field for field, _, kind, _ in columns if kind != "word"]),
+        "series": _encode_series(study, runs, series),
         "first": runs[series[0]] if series else None,
     }
+
+
+def _encode_rows(
+    study: Study, runs: dict[tuple[str, str], int], rows: list[Row], fields: list[str]
+) -> list[list[float | None]]:
+    places = {label: place for place, label in enumerate(study.strategies)}
+    encoded = []
+    for row in rows:
+        numbers = [_round_number(getattr(row, field)) for field in fields]
+        encoded.append([runs[row.file, row.trajectory], places[row.strategy], *numbers])
+    return encoded
+
+
+def _encode_series(study: Study, runs: dict[tuple[str, str], int], keys: list[tuple[str, str]]) -> list[list[Any]]:
+    encoded = []
+    for key in keys:
+        for place, label in enumerate(study.strategies):
+            found = study.series.get((*key, label))
+            if found is not None:
+                numbers = [list(each) for each in (found.tokens, found.rewrites, found.summaries)]
+                encoded.append([runs[key], place, *numbers])
+    return encoded
 
 
 def _round_number(value: float | None) -> float | None:

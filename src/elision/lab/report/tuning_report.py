@@ -273,14 +273,12 @@ def draw_frontier(tuning: Tuning, drawing: Drawing) -> None:
     """Draw cost against facts still visible: other points in grey, the line of the frontier, and the marks."""
     shown = [point for point in tuning.points if _is_shown(point.fit)]
     marks = _list_marks(tuning, shown)
-    marked = {mark.point.text for mark in marks}
-    families = {mark.family for mark in marks}
-    looks = [(family, *look) for family, look in LOOKS.items() if family in families]
+    marked = {mark.point.text: mark.family for mark in marks}
+    looks = [(family, *look) for family, look in LOOKS.items() if family in marked.values()]
     drawing.add_key((shape, drawing.ink.slots[slot], family) for family, slot, shape in looks)
-    judged = [mark.judge for mark in marks if mark.judge is not None]
+    rows = [point.fit for point in shown] + [mark.judge for mark in marks if mark.judge is not None]
     titles = "cost, as a share of what was sent", "facts still visible"
-    found = [_get_figures(row) for row in (*(point.fit for point in shown), *judged)]
-    plot = plot_shares(drawing, found, titles, write_share_tick, HEIGHT)
+    plot = plot_shares(drawing, list(map(_get_figures, rows)), titles, write_share_tick, HEIGHT)
     for point in shown:
         if point.text not in marked:
             x, y = plot.place(_get_figures(point.fit))
@@ -290,9 +288,6 @@ def draw_frontier(tuning: Tuning, drawing: Drawing) -> None:
     edge = (plot.place(_get_figures(point.fit)) for point in _find_upper_edge(shown))
     drawing.add_curve(edge, drawing.ink.slots["grey"], stroke_width=1.5, class_="frontier")
     _draw_marks(drawing, plot, marks, tuning.recommended)
-    places = [plot.place(_get_figures(row)) for row in (*(mark.point.fit for mark in marks), *judged)]
-    labels = [(*plot.place(_get_figures(mark.point.fit)), mark.label) for mark in marks if mark.label]
-    plot.add_labels(labels, places)
 
 
 def _list_marks(tuning: Tuning, shown: Sequence[TunedPoint]) -> list[_FrontierMark]:
@@ -327,6 +322,9 @@ def _draw_marks(drawing: Drawing, plot: Plot, marks: Sequence[_FrontierMark], re
         if mark.point.text == recommended:
             ring: dict[str, str | float] = {"class": "ring", "fill": "none", "stroke": ink.text, "stroke_width": 1.6}
             drawing.add("circle", {"cx": x, "cy": y, "r": 11.5, **ring})
+    rows = [mark.point.fit for mark in marks] + [judge for _, judge in judged]
+    labels = [(*plot.place(_get_figures(mark.point.fit)), mark.label) for mark in marks if mark.label]
+    plot.add_labels(labels, [plot.place(_get_figures(row)) for row in rows])
 
 
 def _is_shown(row: Row) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from elision.lab.elongation import KNEE, OPENHANDS, SWE_AGENT, is_above_knee, load_measured_turns
 from elision.lab.replay_summarizer import SummarizerReport
@@ -232,21 +232,10 @@ def describe_interruption(study: Study) -> str | None:
 
 def describe_turns(study: Study) -> str | None:
     """What is assumed of the number of turns, by kind of strategy, and what it changes; None if nothing is."""
-    names = shorten_strategies(study.strategies)
-    factors = study.turns.factors
-    changes = {label: format_change_range(factor.low, factor.high) for label, factor in factors.items()}
+    changes = {label: format_change_range(factor.low, factor.high) for label, factor in study.turns.factors.items()}
     if not changes:
         return None
-    listed: dict[str, str] = {}
-    for label, change in changes.items():
-        kind = find_family(label)
-        alike = {other for name, other in changes.items() if find_family(name) == kind}
-        listed[neutralize_text(kind) if len(alike) == 1 else names[label]] = change
-    text = "; ".join(f"{name} {change}" for name, change in listed.items())
-    live = (row.strategy for row in _list_live_rows(study) if not is_on_top(row.strategy))
-    missing = [names[label] for label in live if label not in factors]
-    if missing:
-        text += f"; not known for {', '.join(missing)}"
+    text = _list_turn_changes(study, changes)
     if study.turns.mode == "band":
         one_model = "; hybrid with one" if any(find_family(label) == "hybrid" for label in changes) else ""
         measured = {SWE_AGENT: f"SWE-agent with five models{one_model}", OPENHANDS: "OpenHands with one model"}
@@ -262,6 +251,22 @@ def describe_turns(study: Study) -> str | None:
         return described
     name = shorten_strategies(study.strategies)[cheapest[0]]
     return f"{described} Lowest cost then: {name} at {format_usd(cheapest[1])}."
+
+
+def _list_turn_changes(study: Study, changes: Mapping[str, str]) -> str:
+    """Return `changes` of the turns, which are by label, by kind of strategy where all of a kind are alike."""
+    names = shorten_strategies(study.strategies)
+    listed: dict[str, str] = {}
+    for label, change in changes.items():
+        kind = find_family(label)
+        alike = {other for name, other in changes.items() if find_family(name) == kind}
+        listed[neutralize_text(kind) if len(alike) == 1 else names[label]] = change
+    text = "; ".join(f"{name} {change}" for name, change in listed.items())
+    live = (row.strategy for row in _list_live_rows(study) if not is_on_top(row.strategy))
+    missing = [names[label] for label in live if label not in changes]
+    if missing:
+        text += f"; not known for {', '.join(missing)}"
+    return text
 
 
 def _find_cheapest_extended(study: Study) -> tuple[str, float] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -402,19 +402,26 @@ def search_by_sampling(
     seen: set[Strategy] = set()
     for _ in range(0, MOST_ASKED * trials, BATCH):
         batch = [_propose_point(study, space) for _ in range(BATCH)]
-        for _, strategy in batch:
-            if strategy is not None and len(seen) < trials:
+        proposed = dict.fromkeys(strategy for _, strategy in batch if strategy is not None)
+        for strategy in proposed:
+            if len(seen) < trials:
                 seen.add(strategy)
-        asked = list(dict.fromkeys(strategy for _, strategy in batch if strategy is not None and strategy in seen))
-        rows = dict(zip(asked, evaluate(asked), strict=True))
-        for trial, strategy in batch:
-            row = None if strategy is None else rows.get(strategy)
-            if row is None:
-                study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            else:
-                study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.missing_turns])
+        asked = [strategy for strategy in proposed if strategy in seen]
+        _report_points(study, batch, dict(zip(asked, evaluate(asked), strict=True)))
         if len(seen) >= trials:
             return
+
+
+def _report_points(
+    study: Any, batch: Sequence[tuple[Any, Strategy | None]], rows: Mapping[Strategy, Row | None]
+) -> None:
+    """Report what was found at the points of `batch` to the sampler; one without a row has failed."""
+    for trial, strategy in batch:
+        row = None if strategy is None else rows.get(strategy)
+        if row is None:
+            study.tell(trial, state=load_optuna().trial.TrialState.FAIL)
+        else:
+            study.tell(trial, [row.usd, row.evidence_recall or 0.0, row.missing_turns])
 
 
 def load_optuna() -> Any:

@@ -235,17 +235,24 @@ def choose_point(
         return default
     if objective == "cost":
         enough = [point for point in points if keeps_evidence(point.fit, default.fit, min_evidence)]
-        cheapest = min(point.fit.usd for point in [*enough, default])
-        near = [point for point in [*enough, default] if point.fit.usd <= NEAR * cheapest + TINY]
-        return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))
-    affordable = [
-        point
-        for point in [*points, default]
-        if point.fit.usd <= default.fit.usd + TINY and point.fit.missing_turns <= default.fit.missing_turns
-    ]
-    most = max(point.fit.evidence_found for point in affordable)
-    near = [point for point in affordable if NEAR * point.fit.evidence_found >= most - TINY]
+        near = _list_nearly_cheapest([*enough, default])
+    else:
+        near = _list_nearly_most_visible([*points, default], default.fit)
     return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))
+
+
+def _list_nearly_cheapest(points: Sequence[TunedPoint]) -> list[TunedPoint]:
+    cheapest = min(point.fit.usd for point in points)
+    return [point for point in points if point.fit.usd <= NEAR * cheapest + TINY]
+
+
+def _list_nearly_most_visible(points: Sequence[TunedPoint], most: Row) -> list[TunedPoint]:
+    """Return those that show the most facts, of the points that neither cost nor miss more than `most`."""
+    affordable = [
+        point for point in points if point.fit.usd <= most.usd + TINY and point.fit.missing_turns <= most.missing_turns
+    ]
+    found = max(point.fit.evidence_found for point in affordable)
+    return [point for point in affordable if NEAR * point.fit.evidence_found >= found - TINY]
 
 
 def _count_options(point: TunedPoint) -> int:

@@ -95,11 +95,7 @@ class ScriptedAgent:
     def decide(self, pieces: Sequence[PromptPiece], tools: frozenset[str]) -> tuple[str, Sequence[Call]]:
         """Return what the agent says, and the calls that it makes."""
         seen = self._look_through(pieces)
-        task = next(piece.text for piece in pieces if piece.kind == "user")
-        count = _COUNT.search(task)
-        report = _REPORT.search(task)
-        assert count is not None, "the task is not shown"
-        assert report is not None, "the task has no report"
+        steps, report_needs = _read_task(pieces)
         step = seen.done + 1
         newest = self._list_newest_facts(pieces)
         notes = self._take_notes(newest)
@@ -112,11 +108,10 @@ class ScriptedAgent:
         look = self._look_again(pieces, seen)
         if look is not None:
             return self._speak(f"Step {seen.done} went through. Is it as it should be?", notes), [look]
-        if seen.done >= int(count[1]):
-            needs = _NEED.findall(report[1])
-            values, calls = self._obtain(needs, step, seen, tools)
+        if seen.done >= steps:
+            values, calls = self._obtain(report_needs, step, seen, tools)
             if calls:
-                return self._speak("The report needs more.", self._take_notes(newest, needs)), calls
+                return self._speak("The report needs more.", self._take_notes(newest, report_needs)), calls
             return self._speak("Everything is done; here is the report.", notes), [self._skill.submit(values)]
         if step not in seen.steps:
             return self._speak(f"On to step {step}.", notes), [self._open_step(step, seen, tools, find)]
@@ -135,20 +130,13 @@ class ScriptedAgent:
         before = 0.0
         for piece in pieces:
             before += piece.tokens
+            if piece.kind == "system":
+                continue
             if piece.kind == "call":
                 self._look_at_call(piece, results.get(piece.call, ""), seen)
                 facts = self._skill.list_values(piece.name, piece.arguments)
-            elif piece.kind == "system":
-                continue
-            elif piece.kind == "user" and SUMMARY_LABEL in piece.text:
-                seen.summary = piece.text
-                facts = self._list_facts(piece.text)
-                self._look_at_result(piece, calls, seen)
             else:
-                for numbers in _OPEN.findall(piece.text) if "step " in piece.text else ():
-                    seen.done = max(seen.done, int("".join(numbers)) - 1)
-                if piece.kind != "said":
-                    self._look_at_result(piece, calls, seen)
+                self._look_at_text(piece, calls, seen)
                 facts = self._list_facts(piece.text)
             if facts:
                 is_present = piece.kind == "result" and piece.call not in recalls
@@ -161,6 +149,15 @@ class ScriptedAgent:
             seen.fetched[document].append(result)
         if call.name in (RECALL_TOOL, SEARCH_TOOL):
             seen.recalled.append((call.text, result))
+
+    def _look_at_text(self, piece: PromptPiece, calls: Mapping[str, PromptPiece], seen: _Seen) -> None:
+        if piece.kind == "user" and SUMMARY_LABEL in piece.text:
+            seen.summary = piece.text
+        elif "step " in piece.text:
+            for numbers in _OPEN.findall(piece.text):
+                seen.done = max(seen.done, int("".join(numbers)) - 1)
+        if piece.kind != "said":
+            self._look_at_result(piece, calls, seen)
 
     def _look_at_result(self, piece: PromptPiece, calls: Mapping[str, PromptPiece], seen: _Seen) -> None:
         if "step " not in piece.text:
@@ -238,39 +235,46 @@ class ScriptedAgent:
         return None
 
     def _ask_for(self, label: str, document: str, step: int, seen: _Seen, tools: frozenset[str]) -> Call:
-        hidden = seen.fetched.get(document)
+        hidden = seen.fetched.get(document, [])
         changes = self._skill.states.match(label) is not None
         pattern = self._skill.make_recall_pattern(label)
-        tried = [call for call, _ in seen.recalled if json.dumps(pattern)[1:-1] in call or label in call]
+        tried = any(json.dumps(pattern)[1:-1] in call or label in call for call, _ in seen.recalled)
         if hidden:
             self.counts["hidden"] += 1
         # A recall gives what was true then, so what changes is read again.
-        if self._knobs.recalls and not changes and not tried:
-            handle = next((found[0] for text in reversed(hidden or ()) if (found := _HANDLE.search(text))), None)
-            if handle and RECALL_TOOL in tools:
-                self.counts["recalls"] += 1
-                return RECALL_TOOL, {"handle": handle, "pattern": pattern}
-            if (
-                not hidden
-                and SEARCH_TOOL in tools
-                and document in seen.summary
-                and self._draw(label, step, "search") < 0.5
-            ):
-                self.counts["recalls"] += 1
-                return SEARCH_TOOL, {"query": label}
+        if not (changes or tried):
+            call = self._recall(hidden, pattern, tools)
+            if call is None and not hidden and document in seen.summary:
+                call = self._search(label, step, tools)
+            if call is not None:
+                return call
         narrow = (hidden or tried) and self._draw(label, step, "narrow") < _NARROW
         return self._skill.fetch(document, label if narrow and not changes else "")
+
+    def _search(self, label: str, step: int, tools: frozenset[str]) -> Call | None:
+        if not self._can_use(SEARCH_TOOL, tools) or self._draw(label, step, "search") >= 0.5:
+            return None
+        self.counts["recalls"] += 1
+        return SEARCH_TOOL, {"query": label}
+
+    def _can_use(self, tool: str, tools: frozenset[str]) -> bool:
+        return self._knobs.recalls and tool in tools
+
+    def _recall(self, hidden: Sequence[str], pattern: str, tools: frozenset[str]) -> Call | None:
+        """Return the recall of what is hidden in the newest of these results; None without a placeholder or tool."""
+        handle = next((found[0] for text in reversed(hidden) if (found := _HANDLE.search(text))), None)
+        if handle is None or not self._can_use(RECALL_TOOL, tools):
+            return None
+        self.counts["recalls"] += 1
+        return RECALL_TOOL, {"handle": handle, "pattern": pattern}
 
     def _open_step(self, step: int, seen: _Seen, tools: frozenset[str], find: Find) -> Call:
         call = self._skill.open_step(step, find)
         documents = self._skill.list_documents(*call)
         hidden = [text for document in documents for text in seen.fetched.get(document, ())]
-        handle = next((found[0] for text in reversed(hidden) if (found := _HANDLE.search(text))), None)
         tried = any(f"step {step}:" in asked for asked, _ in seen.recalled)
-        if handle and self._knobs.recalls and RECALL_TOOL in tools and not tried:
-            self.counts["recalls"] += 1
-            return RECALL_TOOL, {"handle": handle, "pattern": f"step {step}:"}
-        return call
+        recall = None if tried else self._recall(hidden, f"step {step}:", tools)
+        return call if recall is None else recall
 
     def _look_again(self, pieces: Sequence[PromptPiece], seen: _Seen) -> Call | None:
         """Return the call that looks at what was just changed, where the agent does so."""
@@ -315,6 +319,16 @@ class ScriptedAgent:
 
     def _draw(self, *key: object) -> float:
         return draw_share(self._seed, *key)
+
+
+def _read_task(pieces: Sequence[PromptPiece]) -> tuple[int, list[tuple[str, str]]]:
+    """Return how many steps the task has, and what its report needs."""
+    task = next(piece.text for piece in pieces if piece.kind == "user")
+    count = _COUNT.search(task)
+    report = _REPORT.search(task)
+    assert count is not None, "the task is not shown"
+    assert report is not None, "the task has no report"
+    return int(count[1]), _NEED.findall(report[1])
 
 
 def _list_tool_names(tools: Iterable[Json]) -> frozenset[str]:
