@@ -1,6 +1,6 @@
 """The sentences of an audit, for terminal and page alike.
 
-What would save most on an agent's bill: at most five sentences in USD, each with the calls that show it.
+What would save most on the bill is said in at most five of them, in USD, each with the calls that show it.
 """
 
 from __future__ import annotations
@@ -222,6 +222,9 @@ def format_pause(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+# -- what would save most ---------------------------------------------------------------------------------------------
 
 
 #: Sentences at most, and the share of the bill from which on something is one.

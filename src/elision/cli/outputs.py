@@ -1,8 +1,7 @@
-"""Files that a command writes: checked before the work begins, and replaced when the new one is whole.
+"""Where a command's output goes: the console, the progress of a long command, and the files that it writes.
 
-The console that commands print to, how far a long command is, and the exit code after a bug of ours.
-
-Lines end where their text does, unless they go to a terminal.
+Lines end where their text does, unless they go to a terminal. Files are checked before the work begins, and replaced
+when the new one is whole.
 """
 
 from __future__ import annotations
@@ -132,6 +131,9 @@ def exit_on_reader_bug(problems: Iterable[Problem]) -> None:
         others = f" (and {len(bugs) - 1} more)" if len(bugs) > 1 else ""
         print(f"elision: {neutralize_text(str(bugs[0]))}{others}", file=sys.stderr)
         raise click.exceptions.Exit(READER_BUG)
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
 
 
 #: How our own files begin; a file that begins otherwise is somebody else's and is not overwritten.

@@ -1,8 +1,4 @@
-"""Zip and zstd files of recordings, read as streams and up to a limit.
-
-A zstd file as a stream that can begin anew, and that says where it was cut off.
-
-Read members of a zip in memory, zstd ones included, up to a limit on the size of each once unpacked.
+"""Zip and zstd files of recordings: a zstd file as a stream that can begin anew, and the members of a zip in memory.
 
 The standard library reads zstd members (method 93) from Python 3.14 on; before that the raw bytes are found here and
 unpacked.

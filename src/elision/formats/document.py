@@ -1,10 +1,8 @@
-"""One file of a recording as readers see it: a name and its bytes, already out of any gzip, tar or folder.
+"""One file of a recording as readers see it: its name, its bytes out of any gzip, tar or folder, and the JSON in them.
 
-Read JSON out of bytes: line by line with a Problem for each broken line, or whole with an error that names the
-place.
-
-`NaN` and `Infinity` are read as floats: recordings written by Python hold them. Halves of surrogate pairs become
-U+FFFD, as nothing downstream could encode them. Recorders that cut text in the middle of a character leave them.
+JSON is read line by line, with a Problem for each broken line, or whole, with an error that names the place. `NaN` and
+`Infinity` are read as floats: recordings written by Python hold them. Halves of surrogate pairs become U+FFFD, as
+nothing downstream could encode them. Recorders that cut text in the middle of a character leave them.
 """
 
 from __future__ import annotations

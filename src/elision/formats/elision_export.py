@@ -1,9 +1,8 @@
-"""Elision's own format, in both directions: JSON lines, one for the run and its head, then one for each turn.
+"""Elision's own format, in both directions, and its stored sessions as trajectories.
 
-Runs follow one another in a file; each begins with a line that has `format`. What has its default is left out. File and
-format name where the run was first read from, so that runs of several files can be put in one and stay apart.
-
-Read a stored session as a trajectory, so that it can be replayed.
+JSON lines, one for the run and its head, then one for each turn. Runs follow one another in a file; each begins with a
+line that has `format`. What has its default is left out. File and format name where the run was first read from, so
+that runs of several files can be put in one and stay apart.
 """
 
 from __future__ import annotations

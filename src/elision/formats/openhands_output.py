@@ -1,12 +1,10 @@
-"""OpenHands in JSON: `output.jsonl` of its evaluations, exported histories, bare lists of events.
+"""OpenHands in JSON: `output.jsonl` of its evaluations, exported histories, lists of events, folders of V0 sessions.
 
 V0 wrote a flat list of events, and before that pairs of action and observation; V1 events stand in lists too. The
 resolver's `output.jsonl` holds an issue a line, its events without a frame.
 
-OpenHands V0: the folder of a session, an event a file.
-
-`events/0.json`, `events/1.json` ... are the session. `event_cache/0-25.json` holds events 0 to 24 again, and stands in
-for the files of those that are missing or broken. Source: `openhands/events/event_store.py` and
+A V0 session is a folder of `events/0.json`, `events/1.json` ... `event_cache/0-25.json` holds events 0 to 24 again, and
+stands in for the files of those that are missing or broken. Source: `openhands/events/event_store.py` and
 `openhands/storage/locations.py` of All-Hands-AI/OpenHands 0.62.
 """
 

@@ -1,14 +1,8 @@
 """Fields that many recorders share: points in time, tool calls, and usage.
 
-Read recorded points in time as seconds since the epoch.
-
-Read a recorded tool call, whatever its fields are called.
-
-Read usage as LiteLLM and the agents built on it record it.
-
-They all write `prompt_tokens`, but what it includes differs by version. OpenAI and DeepSeek count cache reads and
-writes in it. LiteLLM proxies of 2025 count Anthropic's reads in it, and its writes beside it. Raw Anthropic counts
-neither. The numbers of a run show which it is: a part cannot be larger than its whole.
+LiteLLM and the agents built on it all write `prompt_tokens`, but what it includes differs by version. OpenAI and
+DeepSeek count cache reads and writes in it. LiteLLM proxies of 2025 count Anthropic's reads in it, and its writes
+beside it. Raw Anthropic counts neither. The numbers of a run show which it is: a part cannot be larger than its whole.
 """
 
 from __future__ import annotations

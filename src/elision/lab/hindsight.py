@@ -1,12 +1,4 @@
-"""The cheapest schedule of a run that is already known (design 4): which strategies have one, and the run in numbers.
-
-A yardstick, not a bound: plans that mask only part of what is eligible can be a little cheaper, and the plan folds
-nothing. Where a cache finds
-entries only at some places (`look_back`), what a call reads depends on all rewrites before it, which no state of the
-search holds: the plan is found as if any prefix were read, and billed by the rule. No plan can cost less than it was
-found to, and the bill is at most 0.3 % above that (the four sample runs, masking, gpt-5.6).
-
-The cheapest plan for a run in numbers: a dynamic program over the calls at which to mask and to summarize.
+"""The cheapest schedule of a run that is already known (design 4), as a dynamic program over its calls.
 
 A plan is a set of acts; each masks everything that is eligible then, and may summarize as well if the strategy then
 allows it. A state is (call of the last summary, call of the last masking). A call's cost depends on the state alone, so
@@ -14,6 +6,11 @@ states are taken in the order of their last masking, all those with the same one
 later calls: O(T^2) additions where only masking is possible, O(T^3) with summaries, in O(T) steps.
 Price tiers, entries of five minutes and of an hour, minimum prefixes and step sizes are those of the bill. Summaries
 count `summary_max_tokens`.
+
+A yardstick, not a bound: plans that mask only part of what is eligible can be a little cheaper, and the plan folds
+nothing. Where a cache finds entries only at some places (`look_back`), what a call reads depends on all rewrites before
+it, which no state holds: the plan is found as if any prefix were read, and billed by the rule. No plan can cost less
+than it was found to, and the bill is at most 0.3 % above that (the four sample runs, masking, gpt-5.6).
 """
 
 from __future__ import annotations
@@ -48,8 +45,10 @@ except ImportError as error:
 
 Numbers: TypeAlias = NDArray[Any]
 
-#: A place behind every view, in tokens: nothing changes.
-_NOWHERE = 1 << 60
+#: Longer runs are not worked out where summaries are: the program is cubic.
+LONGEST = 500
+#: Tokens that no view has: a place behind all of them, or no limit.
+_NO_LIMIT: Final = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,46 @@ class CheapestPlan:
     def apply_to(self, strategy: Strategy) -> Strategy:
         """Return `strategy` as the plan has it: acting at these calls, and without folding, which no plan knows."""
         return replace(strategy, schedule=self.schedule, fold=False)
+
+
+def has_hindsight(strategy: Strategy) -> bool:
+    """Whether a cheapest schedule can be worked out for `strategy` at all."""
+    rhythm = strategy.rhythm
+    return rhythm is not None and not rhythm.counts_tokens
+
+
+def find_cheapest_plan(
+    trajectory: Trajectory,
+    strategy: Strategy,
+    prices: Prices,
+    sizer: Sizer,
+    on_progress: Callable[[float], None] | None = None,
+    sent: SentRun = UNKNOWN_SENT,
+) -> CheapestPlan | None:
+    """Return the cheapest plan for `strategy` on this run; None where there is none to compute.
+
+    That is: a strategy whose path matters (a budget, a trigger that counts tokens, two-tier), summaries in a run of
+    more than 500 turns, or several models in one run.
+    on_progress: called with the share of the search that is done, from 0 to 1. sent: how the run was sent; what its
+    cache held then is billed here too, as a replay bills it.
+    """
+    # What is folded, and so what masking saves, depends on what was hidden before.
+    strategy = replace(strategy, fold=False)
+    rhythm = strategy.rhythm
+    if rhythm is None or rhythm.counts_tokens or (rhythm.turns and len(trajectory.turns) > LONGEST):
+        return None
+    if len({turn.model for turn in trajectory.turns}) > 1:
+        # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
+        return None
+    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer, sent)
+    usable = strategy.limit_view(prices)
+    if usable is not None and int(run.raw.max(initial=0)) > usable:
+        return None
+    found = PlanSearch(run, rhythm).solve(on_progress)
+    if not prices.cache.look_back:
+        return found
+    billed = replay_run(trajectory, found.apply_to(strategy), prices, sizer, sent=sent)
+    return replace(found, usd=billed.usd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +279,7 @@ class PlanSearch:
         cached = self._count_reads(calls, np.minimum(first, run.raw[calls - 1] + shift), tokens)
         cost = state.before + self._bill(calls, tokens, cached)
         known = self.cost[rows, state.masking + 1 :]
-        better = (cost < known) & (first < _NOWHERE)
+        better = (cost < known) & (first < _NO_LIMIT)
         self.cost[rows, state.masking + 1 :] = np.where(better, cost, known)
         row, call = np.nonzero(better)
         self.mask_from[rows[row], calls[call]] = state.masking
@@ -250,7 +289,7 @@ class PlanSearch:
         run = self.run
         done = np.concatenate(([0], np.cumsum(np.where(run.since <= masking, run.saves, 0))))
         fresh = (run.since > masking) & (run.since <= self.last)
-        grid = np.full((min(masking + 1, len(self.cost)), self.last - masking), _NOWHERE)
+        grid = np.full((min(masking + 1, len(self.cost)), self.last - masking), _NO_LIMIT)
         at = np.minimum(self.live[fresh], len(grid) - 1), run.since[fresh] - masking - 1
         np.minimum.at(grid, at, (run.place - done[:-1])[fresh])
         np.minimum.accumulate(grid[::-1], axis=0, out=grid[::-1])
@@ -258,7 +297,7 @@ class PlanSearch:
         first = grid[rows]
         # What a summary covers is in front of nothing any more.
         moved: Numbers = first + (self.shifts[rows] + done[self.covered[rows]])[:, None]
-        return np.where(first < _NOWHERE, moved, _NOWHERE)
+        return np.where(first < _NO_LIMIT, moved, _NO_LIMIT)
 
     def _summarize(self, state: _Holding) -> None:
         """Enter the cost of the next summary at each later call that allows one."""
@@ -330,57 +369,6 @@ def _bill_tier(
     premium = kept * (rates.write_price_1h - rates.write_price)
     prompts: Numbers = (cached * rates.cache_read + (tokens - cached) * fresh + premium) / 1e6 + answers
     return prompts
-
-
-try:
-    import numpy as np
-except ImportError as error:
-    raise MissingExtra("hindsight", "report") from error
-
-#: Longer runs are not worked out where summaries are: the program is cubic.
-LONGEST = 500
-#: Tokens that no view has.
-_NO_LIMIT: Final = 1 << 60
-
-
-def find_cheapest_plan(
-    trajectory: Trajectory,
-    strategy: Strategy,
-    prices: Prices,
-    sizer: Sizer,
-    on_progress: Callable[[float], None] | None = None,
-    sent: SentRun = UNKNOWN_SENT,
-) -> CheapestPlan | None:
-    """Return the cheapest plan for `strategy` on this run; None where there is none to compute.
-
-    That is: a strategy whose path matters (a budget, a trigger that counts tokens, two-tier), summaries in a run of
-    more than 500 turns, or several models in one run.
-    on_progress: called with the share of the search that is done, from 0 to 1. sent: how the run was sent; what its
-    cache held then is billed here too, as a replay bills it.
-    """
-    # What is folded, and so what masking saves, depends on what was hidden before.
-    strategy = replace(strategy, fold=False)
-    rhythm = strategy.rhythm
-    if rhythm is None or rhythm.counts_tokens or (rhythm.turns and len(trajectory.turns) > LONGEST):
-        return None
-    if len({turn.model for turn in trajectory.turns}) > 1:
-        # Models that take turns have a cache each; what a rewrite costs then depends on more than the last one.
-        return None
-    run = _observe_run(trajectory, replace(strategy, budget=None), replace(prices, window=None), sizer, sent)
-    usable = strategy.limit_view(prices)
-    if usable is not None and int(run.raw.max(initial=0)) > usable:
-        return None
-    found = PlanSearch(run, rhythm).solve(on_progress)
-    if not prices.cache.look_back:
-        return found
-    billed = replay_run(trajectory, found.apply_to(strategy), prices, sizer, sent=sent)
-    return replace(found, usd=billed.usd)
-
-
-def has_hindsight(strategy: Strategy) -> bool:
-    """Whether a cheapest schedule can be worked out for `strategy` at all."""
-    rhythm = strategy.rhythm
-    return rhythm is not None and not rhythm.counts_tokens
 
 
 def _refuse_summary(request: SummaryRequest) -> str:

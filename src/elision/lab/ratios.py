@@ -1,7 +1,4 @@
-"""Shares of wholes that may be nothing, and sums of what may not be known.
-
-Intervals of shares and means: how sure a figure over so few instances is.
-"""
+"""Shares, sums of what may not be known, and how sure a figure over few instances is."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """One recorded run under one strategy: what it would have cost, how large it would have grown, what it would have lost.
 
-For every call the strategy sees only what existed then; the engine is the live one.
-
-How a recorded run was sent: where its agent condensed the history, and what the provider's cache held.
+For every call the strategy sees only what existed then; the engine is the live one. What the recording says of where
+its agent condensed the history, and of what the provider's cache held, holds for the replay as well.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The runs of a study: read from files, once each, and what windows they were recorded under.
+"""What a study replays: the runs, read from files once each, the prices of each, and the strategies that it compares.
 
-Which prices a recorded run is replayed at: one list for all runs, or each at that of the model that was recorded.
-
-What a study is to do: prices, the strategies that it compares, and what else is measured.
+All runs are priced by one list, or each by that of the model that was recorded.
 """
 
 from __future__ import annotations
@@ -87,6 +85,9 @@ def number_duplicates(runs: Sequence[Trajectory]) -> tuple[Trajectory, ...]:
         count = seen[run.file, run.id]
         result.append(run if count == 1 else replace(run, id=f"{run.id} ({count})"))
     return tuple(result)
+
+
+# -- at which prices --------------------------------------------------------------------------------------------------
 
 
 #: What a heading calls the prices of several recorded models.
@@ -195,6 +196,9 @@ def sum_up_prices(uses: Sequence[ModelUse]) -> Prices:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     models = f"{', '.join(names[:NAMED])}{more}, each run at its own model's; the rates of {names[0]}"
     return replace(first, name=SEVERAL, source=f"{models}: {first.source}")
+
+
+# -- under which strategies -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

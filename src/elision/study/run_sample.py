@@ -1,9 +1,8 @@
-"""The sample: runs, chosen by hash, that say what is common property of a format and how far chance explains recall.
+"""The start of a study: its manifest, its sample and its settings, which are written once and found again.
 
+The sample has runs, chosen by hash, that say what is common property of a format and how far chance explains recall.
 A row of a study depends on its own run and on the sample, never on the rest of the corpus. Of a small corpus the
 sample is the whole, and the figures are those of a replay in memory.
-
-The start of a study: manifest, sample and settings are written once, and found again by whoever continues it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Shards on many processes: of this machine, or of a Ray cluster. What is finished stays finished, whoever is killed.
 
-Each local worker is a pool of one process, so a process that dies takes only its own shard along, and it is known whose
-fault it was. Work is handed out as workers get free: memory does not grow with the manifest.
-
-One shard: its units are read run by run, and its rows become files that appear when they are whole.
+The units of a shard are read run by run, and its rows become files that appear when they are whole. Each local worker
+is a pool of one process, so a process that dies takes only its own shard along, and it is known whose fault it was.
+Work is handed out as workers get free: memory does not grow with the manifest.
 """
 
 from __future__ import annotations

@@ -4,11 +4,10 @@
 this cache holds a hash for every place up to which a request can be read again. It serves forks, retries and several
 runs with one beginning as well. Both agree on one conversation (tests/testing/test_billing_simulator.py).
 
-Thinking that is bound to the prompt before it, as recent Anthropic models check it.
-
-A signature seals the thinking and the prompt before it. If something earlier in the prompt is edited, the signature no
-longer fits: the request is refused, or the block dropped if the request asks for that. Words of the error and of the
-response: Anthropic's pages on preserved thinking, November 2026.
+The same prefixes bind thinking, as recent Anthropic models check it: a signature seals the thinking and the prompt
+before it. If something earlier in the prompt is edited, the signature no longer fits: the request is refused, or the
+block dropped if the request asks for that. Words of the error and of the response: Anthropic's pages on preserved
+thinking, November 2026.
 """
 
 from __future__ import annotations
@@ -160,6 +159,9 @@ class BillingSimulator:
             used = [at for at in range(longest + 1) if prefixes[at].key in self._used]
             return [prefixes[at] for at in sorted({*written, *used})]
         return prefixes
+
+
+# -- thinking that is bound to the prompt before it -------------------------------------------------------------------
 
 
 #: A new key would make a retry's answer another one; nothing secret is kept with it.

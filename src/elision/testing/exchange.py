@@ -1,13 +1,4 @@
-"""A request that a provider received, and its response.
-
-Split text into the chunks in which it is streamed.
-
-What an answer holds, whichever API returns it: the reply, its usage, and what it repeats of its request.
-
-What can go wrong at a provider, as values: a playback server does to a request what its fault describes.
-
-Errors as providers return them: status, headers, and the body in the shape of each API.
-"""
+"""A request that a provider received and its response, as values: a reply, a refusal, or what went wrong on the way."""
 
 from __future__ import annotations
 

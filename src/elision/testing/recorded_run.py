@@ -1,9 +1,7 @@
 """A recorded run as a provider would have answered it: which turn follows a history, and under which call ids.
 
 The assistant's words identify a history, not its length. So a client that masks, summarizes, undoes or forks gets the
-turn after its newest words, and a retry gets the same turn again.
-
-The runs that a provider plays, and which of them a request belongs to.
+turn after its newest words, and a retry gets the same turn again. By its words a request also finds its run among many.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Stacked bars, and the charts of a study: cost by what is paid for, and cost against visible facts.
+"""The table and the charts of a study: its columns, cost by what is paid for, and cost against visible facts.
 
-The columns of the tables, the same in the terminal and on the page.
+Columns are the same in the terminal and on the page.
 """
 
 from __future__ import annotations
@@ -162,6 +162,9 @@ def format_controls(controls: Sequence[Control]) -> Table:
             floor += f" (window {each.floor_window})"
         rows.append(TableRow([each.reader, format_count(each.runs), noise, filtered, floor]))
     return Table(columns, rows)
+
+
+# -- cost by what is paid for -----------------------------------------------------------------------------------------
 
 
 #: Who is paid, in the order of the stack, and the slot of its colour.

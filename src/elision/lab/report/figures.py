@@ -1,6 +1,7 @@
-"""How numbers look in a report: few digits, one notation, a dash for what is not known.
+"""How numbers and names look in a report.
 
-What strategies and runs are called in a report: short, unique, and with nothing in them that could act.
+Numbers have few digits and one notation, with a dash for what is not known. Names of strategies and runs are short and
+unique, and nothing in them could act.
 """
 
 from __future__ import annotations
@@ -158,6 +159,9 @@ def format_plural(number: int, one: str, many: str = "") -> str:
 def neutralize_text(text: str) -> str:
     """`text` without what could steer a terminal or turn a line around: controls, lone surrogates, bidi marks."""
     return "".join(char if char.isprintable() or char == "\xa0" else "·" for char in text)
+
+
+# -- names of strategies and runs -------------------------------------------------------------------------------------
 
 
 #: Cells; `summarization, every turn` fits.

@@ -3,10 +3,9 @@
 Texts are escaped here, whatever a recording put into them. Colours are those of an `Ink`: on a page they are CSS
 variables, which follow its light or dark scheme; in a picture they are plain colours.
 
-Which colour is whose: one hue per kind of strategy, one tone, dash and shape per variant; raw is grey.
-
-The hues are Okabe and Ito's, told apart by people with any of the common colour blindnesses; within a hue the tones
-differ in lightness, and dash and shape say the same without colour.
+Strategies of one kind share a hue; each has a tone, dash and shape of its own, and raw is grey. The hues are Okabe and
+Ito's, told apart by people with any of the common colour blindnesses; within a hue the tones differ in lightness, and
+dash and shape say the same without colour.
 """
 
 from __future__ import annotations
@@ -32,6 +31,9 @@ from elision.lab.report.figures import (
     wrap_text,
 )
 from elision.lab.results import is_on_top
+
+# -- colours, dashes and shapes ---------------------------------------------------------------------------------------
+
 
 #: slot -> (on a light ground, on a dark ground)
 COLOURS: dict[str, tuple[str, str]] = {
@@ -120,6 +122,9 @@ DARK_PAPER = Ink("#e7eaee", "#343a43", "#0d1117", {slot: dark for slot, (_, dark
 def build_css(*, dark: bool) -> str:
     """The slots as CSS variables."""
     return "".join(f"--{slot}:{pair[dark]};" for slot, pair in COLOURS.items())
+
+
+# -- drawings ---------------------------------------------------------------------------------------------------------
 
 
 FONT: Final = (

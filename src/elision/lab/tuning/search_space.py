@@ -3,10 +3,9 @@
 A point of the space is a choice of one value for each option of one family; its strategy is what `elision replay -s`
 takes. The space is small on purpose: a few values an option, so that a figure can be told from its neighbours'.
 
-Which tools are worth a rule of their own: those whose results are most of what masking hides.
-
-A tool whose hidden results are missed more often, for their size, than those of all tools stays visible for longer;
-one that is missed less goes sooner. Where one tool runs everything (a shell), its programs stand for tools.
+Tools whose results are most of what masking hides may have a rule of their own: where their hidden results are missed
+more often, for their size, than those of all tools, they stay visible for longer; where less often, they go sooner.
+Where one tool runs everything (a shell), its programs stand for tools.
 """
 
 from __future__ import annotations
@@ -212,6 +211,9 @@ def find_rule_of_thumb(runs: Iterable[Trajectory]) -> str:
     formats = Counter(run.format for run in runs)
     (most, _), *_ = formats.most_common(1)
     return f"published for {elongation.SCAFFOLDS[most]}" if most in elongation.SCAFFOLDS else ""
+
+
+# -- which tools are worth a rule of their own ------------------------------------------------------------------------
 
 
 #: Tools that get a rule at most: each doubles what can be tried.

@@ -1,6 +1,6 @@
-"""Compare variants task by task: paired differences with bootstrap intervals, and whether success is not inferior.
+"""Compare variants task by task: paired differences with bootstrap intervals, as a table and as a chart.
 
-The chart of the closed loop: cost beside raw, and solved tasks, with their intervals.
+Where the interval allows no more than `MARGIN`, success is not inferior.
 """
 
 from __future__ import annotations
@@ -148,6 +148,9 @@ def _format_table(prices: str, rows: Sequence[Comparison]) -> str:
             f"{row.rereads:7.1f} {row.wrong:5.2f}"
         )
     return "\n".join(lines)
+
+
+# -- the chart: cost beside raw, and solved tasks ---------------------------------------------------------------------
 
 
 #: Pixels between both panels.

@@ -1,6 +1,6 @@
-"""What a task asks: documents with facts, steps that each need some of them, and a report at the end.
+"""What a task asks, and what its agent is like.
 
-What a task and its agent are like: the settings of a closed loop.
+A task has documents with facts, steps that each need some of them, and a report at the end.
 """
 
 from __future__ import annotations
