@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elision.audit.log_audit import find_agent_logs
+from elision.audit.audit_report import find_agent_logs
 
 
 def touch(path: Path) -> Path:

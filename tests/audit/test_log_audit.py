@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from elision.audit.log_audit import audit_logs
+from elision.audit.audit_report import audit_logs
 from tests.cli.test_calibration import BILLS, session
 
 

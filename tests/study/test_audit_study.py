@@ -10,9 +10,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from elision.audit.audit_report import AuditReport
+from elision.audit.audit_report import AuditReport, audit_logs
 from elision.audit.audit_wording import list_advice
-from elision.audit.log_audit import audit_logs
 from elision.study.audit_study import AuditWork, build_audit
 from elision.study.run_sample import prepare_study
 from elision.study.shard_runner import ShardTask

@@ -101,7 +101,7 @@ def _check_study_request(study: StudyRequest, paths: list[str] | None, *, calibr
 
 def _choose_paths(given: Sequence[Path], output: Output) -> list[Path]:
     """Return what to audit. Raises FormatError for a path that does not exist, and where no log is found."""
-    from elision.audit.log_audit import find_agent_logs
+    from elision.audit.audit_report import find_agent_logs
 
     for path in given:
         if not path.exists():
@@ -125,7 +125,7 @@ def _audit_in_memory(
     places: Sequence[Path], tokens: str, own: Prices | None, output: Output, *, replays: bool
 ) -> AuditReport:
     """Audit the logs at `places`. own: the prices of every run; None for those of each call's model on its day."""
-    from elision.audit.log_audit import audit_logs
+    from elision.audit.audit_report import audit_logs
     from elision.audit.run_partition import find_list_prices
     from elision.cli.outputs import ProgressMeter
     from elision.lab.report.figures import format_plural

@@ -113,8 +113,7 @@ def _open_model(
     """Return the model and the file of its runs. Raises SettingError."""
     from elision.agent.model import AnthropicModel, OpenAIModel
     from elision.providers.provider_table import PROVIDERS
-    from elision.testing.loop.live_runs import RunFile
-    from elision.testing.loop.loop_study import LiveModel
+    from elision.testing.loop.loop_study import LiveModel, RunFile
 
     models = {"openai": OpenAIModel, "anthropic": AnthropicModel}
     shape, _, name = text.partition(":")

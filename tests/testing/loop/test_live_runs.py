@@ -17,7 +17,7 @@ from elision.agent.model import Prompt, Shape
 from elision.cli.app import app
 from elision.errors import ElisionError, SettingError
 from elision.testing.exchange import ReplySpec
-from elision.testing.loop.live_runs import RunFile
+from elision.testing.loop.loop_study import RunFile
 from elision.testing.loop.scripted_agent import ScriptedAgent
 from elision.testing.loop.task_plan import Knobs
 from elision.testing.loop.worlds.database_world import DatabaseSkill

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elision.agent.model import Json, ModelAnswer, ModelError, Prompt
-from elision.testing.loop.metering import ANSWER_SECONDS, PAUSE_SECONDS, MeteredModel, SimulatedClock
+from elision.testing.loop.closed_loop import ANSWER_SECONDS, PAUSE_SECONDS, MeteredModel, SimulatedClock
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import make_counter
 
