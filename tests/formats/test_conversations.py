@@ -9,8 +9,8 @@ import pytest
 from elision.formats.conversations import (
     Layout,
     RecordedConversation,
+    get_messages,
     is_mostly_valid,
-    make_list_getter,
     preview_conversations,
     split_conversations,
 )
@@ -18,9 +18,7 @@ from elision.formats.document import Document
 from elision.trajectory.trajectory import Problem
 from tests.formats.found import make_lines
 
-LAYOUT = Layout(
-    required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer
-)
+LAYOUT = Layout(required_text='"role"', messages_of=get_messages, is_message=lambda outer: "role" in outer)
 HI = {"role": "user", "content": "hi"}
 
 

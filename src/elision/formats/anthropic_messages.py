@@ -10,9 +10,9 @@ from elision.formats.conversations import (
     Fragment,
     Layout,
     RecordedConversation,
+    get_messages,
     is_mostly_valid,
     is_same_response,
-    make_list_getter,
     preview_conversations,
     read_conversations,
 )
@@ -32,9 +32,7 @@ from elision.providers.shared.json_reading import (
 from elision.providers.shared.message_tags import MessageTags, take_tags
 from elision.trajectory.usage import Usage
 
-LAYOUT = Layout(
-    required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer
-)
+LAYOUT = Layout(required_text='"role"', messages_of=get_messages, is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "user", "assistant"))
 #: Roles that other dialects have and this one does not: a sign of theirs, and no slip.
 _FOREIGN_ROLES = frozenset(("tool", "function", "developer"))

@@ -258,7 +258,7 @@ class Assembler:
         models = Counter(draft.model for draft in self._drafts if draft.model)
         if not model and models:
             model = models.most_common(1)[0][0]
-        _name_models(self._drafts)
+        self._name_models()
         return Trajectory(
             id=id,
             file=self.file,
@@ -274,6 +274,16 @@ class Assembler:
             usd=usd,
         )
 
+    def _name_models(self) -> None:
+        """Give each call without a model that of the call before it, or of the first that has one.
+
+        A request with its response names the model of its last call only. Left without a name, the earlier calls would
+        count as another model's, and the last would find no prompt cache.
+        """
+        model = next((draft.model for draft in self._drafts if draft.model), "")
+        for draft in self._drafts:
+            model = draft.model = draft.model or model
+
 
 def yield_run(
     assembler: Assembler, run: Trajectory | None, *, missing: str = "", line: int | None = None
@@ -287,16 +297,3 @@ def yield_run(
         yield run
     elif missing:
         yield Problem(file=assembler.file, line=line, reason=missing)
-
-
-def _name_models(drafts: Sequence[TurnBuilder]) -> None:
-    """Give each call without a model that of the call before it, or of the first that has one.
-
-    A request with its response names the model of its last call only. Left without a name, the earlier calls would
-    count as another model's, and the last would find no prompt cache.
-    """
-    named = [draft.model for draft in drafts if draft.model]
-    model = named[0] if named else ""
-    for draft in drafts:
-        model = draft.model or model
-        draft.model = model

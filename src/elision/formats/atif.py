@@ -69,17 +69,14 @@ def _is_atif(value: Json) -> bool:
 
 def _read_run(file: str, root: Json, name: str, parent: str | None) -> Iterator[RunOrProblem]:
     steps = list_in(root.get("steps"))
-    run = _AtifRun(Assembler(file, observations="user" if _acts_in_text(steps) else "tools"), root)
+    own = [step for step in map(mapping_in, steps) if step.get("source") == "agent"]
+    # An agent whose steps are answered, but hold no calls, acts in its messages.
+    acts_in_text = not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_list_results, own))
+    run = _AtifRun(Assembler(file, observations="user" if acts_in_text else "tools"), root)
     for number, step in enumerate(steps, start=1):
         run.feed_step(step, number)
     trajectory = run.assembler.finish(name, format=AtifReader.name, parent=parent)
     yield from yield_run(run.assembler, trajectory, missing=f"trajectory {name!r} has no agent step")
-
-
-def _acts_in_text(steps: Sequence[object]) -> bool:
-    """Return whether the agent acts in its messages: its steps are answered, but hold no calls."""
-    own = [step for step in map(mapping_in, steps) if step.get("source") == "agent"]
-    return not any(mappings_in(step.get("tool_calls")) for step in own) and any(map(_list_results, own))
 
 
 def _list_results(step: Json) -> Sequence[Json]:

@@ -64,7 +64,10 @@ def split_branches(nodes: Sequence[TreeNode], newest: int | None = None) -> tupl
     for position, parent in enumerate(parents):
         if parent is not None:
             children.setdefault(parent, []).append(position)
-    paths = [_extend_to_newest(_trace_from_root(end, parents), children) for end in _find_ends(nodes, parents)]
+    paths = [_trace_from_root(end, parents) for end in _find_ends(nodes, parents)]
+    for path in paths:
+        while below := children.get(path[-1]):
+            path.append(below[-1])
     if newest is not None:
         paths.insert(0, _trace_from_root(newest, parents))
     seen: set[int] = set()
@@ -100,13 +103,6 @@ def _trace_from_root(end: int, parents: Sequence[int | None]) -> list[int]:
         path.append(up)
         up = parents[up]
     path.reverse()
-    return path
-
-
-def _extend_to_newest(path: list[int], children: dict[int, list[int]]) -> list[int]:
-    """Extend `path` by the newest descendants of its end."""
-    while below := children.get(path[-1]):
-        path.append(below[-1])
     return path
 
 

@@ -114,20 +114,21 @@ class ZipMembers:
         if info.compress_type == _ZSTD:
             unpacked = self._unpack_zstd(info)
         else:
-            unpacked = self._unpack_plain(info)
+            try:
+                with self._archive.open(info) as member:
+                    unpacked = member.read(MEMBER_SIZE_LIMIT + 1)
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
+                raise FormatError(f"{self._path}!{name}: broken member ({error})") from error
         if len(unpacked) > MEMBER_SIZE_LIMIT:
             raise FormatError(f"{self._path}!{name}: unpacks to more than {MEMBER_SIZE_LIMIT // 2**20} MB; refused")
         return unpacked
 
-    def _unpack_plain(self, info: zipfile.ZipInfo) -> bytes:
-        try:
-            with self._archive.open(info) as member:
-                return member.read(MEMBER_SIZE_LIMIT + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, ValueError) as error:
-            raise FormatError(f"{self._path}!{info.filename}: broken member ({error})") from error
-
     def _unpack_zstd(self, info: zipfile.ZipInfo) -> bytes:
-        packed = self._get_packed(info)
+        header = self._data[info.header_offset : info.header_offset + _HEADER]
+        if len(header) < _HEADER:
+            raise FormatError(f"{self._path}!{info.filename}: broken member (no header)")
+        start = info.header_offset + _HEADER + sum(_LENGTHS.unpack(header))
+        packed = self._data[start : start + info.compress_size]
         try:
             with io.BufferedReader(ZstdFile(io.BytesIO(packed))) as member:
                 unpacked = member.read(MEMBER_SIZE_LIMIT + 1)
@@ -136,13 +137,6 @@ class ZipMembers:
         if len(unpacked) <= MEMBER_SIZE_LIMIT and zlib.crc32(unpacked) != info.CRC:
             raise FormatError(f"{self._path}!{info.filename}: broken zstd member (checksum)")
         return unpacked
-
-    def _get_packed(self, info: zipfile.ZipInfo) -> bytes:
-        header = self._data[info.header_offset : info.header_offset + _HEADER]
-        if len(header) < _HEADER:
-            raise FormatError(f"{self._path}!{info.filename}: broken member (no header)")
-        start = info.header_offset + _HEADER + sum(_LENGTHS.unpack(header))
-        return self._data[start : start + info.compress_size]
 
 
 def is_inspect_log(members: ZipMembers) -> bool:

@@ -29,6 +29,8 @@ from elision.trajectory.trajectory import Problem, Trajectory, join_argument_tex
 from elision.trajectory.turn import Message, Turn
 from elision.trajectory.usage import Usage
 
+#: Conversations that are looked at for sniffing.
+_PREVIEWED = 5
 #: (line or number, message): where a message is, for problems.
 PlacedMessage: TypeAlias = tuple[int | None, Any]
 
@@ -68,14 +70,10 @@ class Layout:
         return self.messages_of(outer) is not None or self.is_message(outer)
 
 
-def make_list_getter(name: str) -> Callable[[Json], list[Any] | None]:
-    """Return a function that returns the list under `name`."""
-
-    def messages_of(outer: Json) -> list[Any] | None:
-        held = outer.get(name)
-        return held if isinstance(held, list) else None
-
-    return messages_of
+def get_messages(outer: Json) -> list[Any] | None:
+    """Return the list under `messages`, where most objects hold them."""
+    held = outer.get("messages")
+    return held if isinstance(held, list) else None
 
 
 def unwrap_request(value: object) -> Json:
@@ -173,8 +171,8 @@ def is_mostly_valid(messages: Iterable[Json], is_valid: Callable[[Json], bool]) 
     return not verdicts or sum(verdicts) * 2 > len(verdicts)
 
 
-def preview_conversations(document: Document, layout: Layout, count: int = 5) -> list[RecordedConversation]:
-    """Return the first `count` conversations, for sniffing; none if most of the file is something else."""
+def preview_conversations(document: Document, layout: Layout) -> list[RecordedConversation]:
+    """Return the first few conversations, for sniffing; none if most of the file is something else."""
     if layout.required_text.encode() not in document.data:
         return []
     found: list[RecordedConversation] = []
@@ -185,7 +183,7 @@ def preview_conversations(document: Document, layout: Layout, count: int = 5) ->
                 strange += 1
             else:
                 found.append(item)
-            if len(found) == count:
+            if len(found) == _PREVIEWED:
                 break
     except FormatError:
         return []

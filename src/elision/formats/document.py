@@ -144,9 +144,9 @@ def peek_value(document: Document, *marks: str) -> Any:
     return document.peeked[0]
 
 
-def quote_beginning(document: Document, length: int = 40) -> str:
+def quote_beginning(document: Document) -> str:
     """Return how the file begins, quoted for a message."""
-    return repr(document.data[:length].decode(errors="replace"))
+    return repr(document.data[:40].decode(errors="replace"))
 
 
 def _find_lines(data: bytes) -> Iterator[tuple[int, int, int]]:

@@ -42,14 +42,19 @@ class InspectAiReader:
 
     def sniff(self, document: Document) -> bool:
         if document.data.startswith(ZIP_START):
-            return _is_log(document)
+            try:
+                return is_inspect_log(ZipMembers(document.path, document.data))
+            except FormatError:
+                return False
         value = peek_value(document, '"eval"', '"samples"')
         return isinstance(value, dict) and isinstance(value.get("eval"), dict) and "samples" in value
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
         if document.data.startswith(ZIP_START):
             members = ZipMembers(document.path, document.data)
-            model = _read_zip_model(members, document)
+            # A log that was cut off has no header yet, but its start.
+            header = next((name for name in INSPECT_HEADERS if name in members.names), None)
+            model = _read_model(mapping_in(_read_member_json(members, document, header))) if header else ""
             samples = _read_zip_samples(members, document)
         else:
             log = mapping_in(read_json_value(document))
@@ -74,21 +79,8 @@ class _Sample:
     value: Json
 
 
-def _is_log(document: Document) -> bool:
-    try:
-        return is_inspect_log(ZipMembers(document.path, document.data))
-    except FormatError:
-        return False
-
-
 def _read_model(log: Json) -> str:
     return text_in(mapping_in(log.get("eval")).get("model"))
-
-
-def _read_zip_model(members: ZipMembers, document: Document) -> str:
-    """Return the model of the log. A log that was cut off has no header yet, but its start."""
-    header = next((name for name in INSPECT_HEADERS if name in members.names), None)
-    return _read_model(mapping_in(_read_member_json(members, document, header))) if header else ""
 
 
 def _read_member_json(members: ZipMembers, document: Document, name: str) -> Any:

@@ -8,7 +8,7 @@ Source: the types under `anthropic/types/beta/sessions` of the `anthropic` packa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -67,7 +67,7 @@ class ManagedAgentsReader:
                     events.append((place or number, event))
                 else:
                     yield Problem(file=document.path, line=place or number, reason="no event; left out")
-        for thread, own in _group_threads(_sort_events(events)).items():
+        for thread, own in _group_threads(events).items():
             run = _AgentThread(Assembler(document.path, observations="tools"))
             run.add_head(agent)
             for line, event in own:
@@ -111,16 +111,15 @@ def _is_own(event: Any) -> bool:
     return text_in(mapping_in(event).get("type")).startswith(_OWN_PREFIXES)
 
 
-def _sort_events(events: list[tuple[int, Json]]) -> list[tuple[int, Json]]:
-    """Return `events` from the oldest on; the API lists them either way."""
+def _group_threads(events: Sequence[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
+    """Group the events by thread, from the oldest on; the API lists them either way.
+
+    A thread's own events name none; others were posted in it to ask for permission.
+    """
     times = [at for _, event in events if (at := parse_timestamp(event.get("processed_at"))) is not None]
-    return events[::-1] if times and times[0] > times[-1] else events
-
-
-def _group_threads(events: Iterable[tuple[int, Json]]) -> dict[str, list[tuple[int, Json]]]:
-    """Group the events by thread. A thread's own events name none; others were posted in it to ask for permission."""
+    is_backward = bool(times) and times[0] > times[-1]
     threads: dict[str, list[tuple[int, Json]]] = {}
-    for line, event in events:
+    for line, event in reversed(events) if is_backward else events:
         threads.setdefault(text_in(event.get("session_thread_id")), []).append((line, event))
     own = threads.get("", [])
     if any(_is_own(event) for _, event in own):

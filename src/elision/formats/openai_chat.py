@@ -10,9 +10,9 @@ from elision.formats.conversations import (
     Fragment,
     Layout,
     RecordedConversation,
+    get_messages,
     is_mostly_valid,
     is_same_response,
-    make_list_getter,
     preview_conversations,
     read_conversations,
 )
@@ -31,9 +31,7 @@ from elision.providers.shared.json_reading import (
 )
 from elision.providers.shared.message_tags import take_tags
 
-LAYOUT = Layout(
-    required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer
-)
+LAYOUT = Layout(required_text='"role"', messages_of=get_messages, is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 _CONTENT_FIELDS = frozenset(("content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning"))
 

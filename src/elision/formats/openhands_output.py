@@ -308,7 +308,11 @@ class V0RunFeeder:
             return
         extras = mapping_in(event.get("extras"))
         if kind == "recall":
-            self.assembler.add_user(make_content(_join_recalled(extras)))
+            # What OpenHands adds to the user's message: instructions of repository and user, and knowledge.
+            names = ("repo_instructions", "additional_agent_instructions", "conversation_instructions")
+            knowledge = [text_in(each.get("content")) for each in mappings_in(extras.get("microagent_knowledge"))]
+            texts = [*(text_in(extras.get(name)) for name in names), *knowledge]
+            self.assembler.add_user(make_content("\n\n".join(filter(None, texts))))
             return
         metadata = mapping_in(extras.get("metadata"))
         shown = make_content(format_shell_output(text_in(event.get("content")), metadata))
@@ -374,13 +378,6 @@ def _read_words(event: Json) -> str:
     thought = thought if isinstance(thought, str) else mapping_in(thought).get("text")  # an object in late versions
     texts = (arguments.get("content"), thought, arguments.get("final_thought"))
     return next(filter(None, map(text_in, texts)), "")
-
-
-def _join_recalled(extras: Json) -> str:
-    """Return what OpenHands adds to the user's message: instructions of repository and user, and knowledge."""
-    names = ("repo_instructions", "additional_agent_instructions", "conversation_instructions")
-    knowledge = (text_in(each.get("content")) for each in mappings_in(extras.get("microagent_knowledge")))
-    return "\n\n".join(filter(None, (*(text_in(extras.get(name)) for name in names), *knowledge)))
 
 
 def _has_failed(event: Json) -> bool | None:

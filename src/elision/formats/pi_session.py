@@ -214,10 +214,6 @@ def _add_summary(assembler: Assembler, message: Json, line: JsonLine) -> None:
     assembler.add_user(make_content(text_in(message.get("summary"))))
 
 
-def _add_compacted(assembler: Assembler, message: Json, line: JsonLine) -> None:
-    _add_compaction(assembler, message, {})
-
-
 def _add_compaction(assembler: Assembler, message: Json, turns: Mapping[str, int]) -> None:
     """Add a compaction. It holds the summary, which is no message: the raw turns it replaced are all here.
 
@@ -245,7 +241,7 @@ _MESSAGE_HANDLERS: dict[str, _Take] = {
     "toolResult": _add_result,
     "bashExecution": _add_command,
     "branchSummary": _add_summary,
-    "compactionSummary": _add_compacted,
+    "compactionSummary": lambda assembler, message, line: _add_compaction(assembler, message, {}),
 }
 
 

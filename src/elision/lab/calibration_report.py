@@ -38,6 +38,8 @@ _TOKENS: Final = (
     Column("USD", 4),
 )
 _FITS: Final = ("calls", "output", "read", "table", "explained")
+#: Files that are named of those that could not be compared.
+_NAMED: Final = 5
 _SUFFIXES: Final = (".gz", ".tar", ".jsonl", ".json", ".traj", ".eval")
 
 
@@ -96,23 +98,20 @@ def _strip_suffixes(file: str) -> str:
 def _list_share_cells(run: Calibration) -> list[Words]:
     # + 0.0 turns -0 into 0.
     difference = f"{round(run.difference, 3) + 0.0:+.3f}"
+    mood = "better"
+    if abs(run.difference) > BAR:
+        # Perhaps only its calls with an unforeseen cause are beyond the bar.
+        mood = "warning" if abs(run.elsewhere or 0.0) <= BAR else "worse"
     return [
         format_count(len(run.calls)),
         format_signed_percent(run.length_difference),
         f"{read_share(run.billed):.3f}",
         f"{read_share(run.counted):.3f}",
-        [(difference, _judge_difference(run))],
+        [(difference, mood)],
         f"{read_share(run.lengths):.3f}",
         _format_amount(run.billed.usd),
         _format_amount(run.counted.usd),
     ]
-
-
-def _judge_difference(run: Calibration) -> str:
-    """Return whether the run is within the bar, or its calls without an unforeseen cause are."""
-    if abs(run.difference) <= BAR:
-        return "better"
-    return "warning" if abs(run.elsewhere or 0.0) <= BAR else "worse"
 
 
 def _format_amount(usd: float | None) -> str:
@@ -192,11 +191,12 @@ def _list_left_out(study: CalibrationStudy) -> Iterator[str]:
         yield f"{format_plural(len(study.problems), 'problem')}, first: {study.problems[0]}"
 
 
-def _format_files(files: Iterable[str], most: int = 5) -> str:
+def _format_files(files: Iterable[str]) -> str:
     held = Counter(_strip_suffixes(file) for file in files)
     named = [name if runs == 1 else f"{name} ({runs})" for name, runs in held.items()]
-    rest = len(named) - most
-    return ", ".join((*named[:most], *([f"and {rest} more"] if rest > 0 else [])))
+    if len(named) > _NAMED:
+        named[_NAMED:] = [f"and {len(named) - _NAMED} more"]
+    return ", ".join(named)
 
 
 # -- what was sent, against the bill ----------------------------------------------------------------------------------

@@ -31,6 +31,8 @@ def sum_or_none(values: Iterable[float | None]) -> float | None:
 
 #: Share of such intervals that hold the true value.
 CONFIDENCE: Final = 0.95
+#: Shares of the drawn values below the ends of such an interval.
+_ENDS: Final = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
 #: Samples that a bootstrap draws.
 RESAMPLES: Final = 10_000
 #: Values that are drawn at a time, so that large tables need little memory.
@@ -44,14 +46,14 @@ class Interval(msgspec.Struct, frozen=True, array_like=True):
     high: float
 
 
-def estimate_share(successes: int, trials: int, *, confidence: float = CONFIDENCE) -> Interval:
+def estimate_share(successes: int, trials: int) -> Interval:
     """Return Wilson's score interval of a share. Raises ValueError unless 0 <= successes <= trials and trials > 0.
 
     Source: Wilson, E. B. (1927), Probable inference, the law of succession, and statistical inference, JASA 22, 209.
     """
     if trials <= 0 or not 0 <= successes <= trials:
         raise ValueError(f"{successes} of {trials}: no share")
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
     share = successes / trials
     spread = 1 + z * z / trials
     middle = (share + z * z / (2 * trials)) / spread
@@ -62,9 +64,7 @@ def estimate_share(successes: int, trials: int, *, confidence: float = CONFIDENC
     return Interval(low, high)
 
 
-def bootstrap_mean(
-    values: Sequence[float], *, confidence: float = CONFIDENCE, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap_mean(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> Interval:
     """Return the percentile bootstrap interval of the mean of `values`; the same for the same seed.
 
     Give differences within pairs for the interval of a paired difference. Raises ValueError without values,
@@ -82,19 +82,17 @@ def bootstrap_mean(
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         means[start : start + rows] = given[random.integers(0, len(given), (rows, len(given)))].mean(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(means, _ENDS)
     return Interval(float(low), float(high))
 
 
-def bootstrap_ratio(
-    values: Sequence[float], base: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0
-) -> Interval:
+def bootstrap_ratio(values: Sequence[float], base: Sequence[float], *, resamples: int = RESAMPLES) -> Interval:
     """Return the percentile bootstrap interval of sum(values) / sum(base), drawn in pairs. Raises MissingExtra."""
     np = _load_numpy()
     pairs = np.array([values, base])
-    drawn = np.random.default_rng(seed).integers(0, len(values), (resamples, len(values)))
+    drawn = np.random.default_rng(0).integers(0, len(values), (resamples, len(values)))
     sums = pairs[:, drawn].sum(axis=2)
-    low, high = np.quantile(sums[0] / sums[1], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    low, high = np.quantile(sums[0] / sums[1], _ENDS)
     return Interval(float(low), float(high))
 
 

@@ -339,9 +339,12 @@ def fit_growth(growths: Iterable[PromptGrowth]) -> TokenFit | None:
     found = _fit_least_squares(kept, [1.0] * len(kept))
     if found is None:
         return None
-    return TokenFit(
-        per_output=found[0], per_counted=found[1], calls=len(kept), explained=_measure_explained(kept, *found)
-    )
+    per_output, per_counted = found
+    mean = sum(growth.billed for growth in kept) / len(kept)
+    spread = sum((growth.billed - mean) ** 2 for growth in kept)
+    missed = sum((growth.billed - per_output * growth.output - per_counted * growth.counted) ** 2 for growth in kept)
+    explained = 1 - missed / spread if spread else 1.0
+    return TokenFit(per_output=per_output, per_counted=per_counted, calls=len(kept), explained=explained)
 
 
 def _fit_least_squares(growths: Sequence[PromptGrowth], weights: Sequence[float]) -> tuple[float, float] | None:
@@ -360,10 +363,3 @@ def _fit_least_squares(growths: Sequence[PromptGrowth], weights: Sequence[float]
     per_output = (by_output * counted_squares - by_counted * mixed) / determinant
     per_counted = (by_counted * output_squares - by_output * mixed) / determinant
     return per_output, per_counted
-
-
-def _measure_explained(growths: Sequence[PromptGrowth], per_output: float, per_counted: float) -> float:
-    mean = sum(growth.billed for growth in growths) / len(growths)
-    spread = sum((growth.billed - mean) ** 2 for growth in growths)
-    missed = sum((growth.billed - per_output * growth.output - per_counted * growth.counted) ** 2 for growth in growths)
-    return 1 - missed / spread if spread else 1.0

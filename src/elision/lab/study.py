@@ -339,6 +339,7 @@ NO_HINDSIGHT = "no hindsight here (a budget matters, models take turns, or over 
 
 
 def group_by_format(runs: Sequence[Trajectory]) -> dict[str, list[int]]:
+    """Return the places of `runs` by their format."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, run in enumerate(runs):
         places[run.format].append(place)

@@ -99,17 +99,14 @@ class BillingSimulator:
         """Return the places from which the cache is searched, and up to which it is written."""
         if prices.cache.kind == "none" or not prefixes:
             return []
-        if prices.cache.kind == "prefix" and not prices.cache.look_back:
-            return [len(prefixes) - 1]
-        if prices.cache.kind == "prefix":
-            return self._find_boundaries(prefixes, prices.cache.look_back + 1)
-        return [at for at, place in enumerate(prefixes) if place.has_breakpoint]
-
-    def _find_boundaries(self, prefixes: Sequence[PromptPrefix], endings: int) -> list[int]:
-        """Return the breakpoints of a request, its last ending among them, and as many of the newest `endings`."""
-        ends = [at for at, place in enumerate(prefixes) if place.ends_message]
         marks = [at for at, place in enumerate(prefixes) if place.has_breakpoint]
-        return sorted({*marks, *ends[-endings:]})
+        if prices.cache.kind != "prefix":
+            return marks
+        if not prices.cache.look_back:
+            return [len(prefixes) - 1]
+        # The last ending is among them, and as many before it as are looked back at.
+        ends = [at for at, place in enumerate(prefixes) if place.ends_message]
+        return sorted({*marks, *ends[-(prices.cache.look_back + 1) :]})
 
     def _find_entry(self, prefixes: Sequence[PromptPrefix], anchor: int, prices: Prices, now: float) -> int:
         """Return where the longest prefix ends that `anchor` finds, -1 for none. Breakpoints look back 20 blocks."""

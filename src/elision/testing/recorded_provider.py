@@ -156,12 +156,13 @@ class RecordedProvider:
         body = parse_object(raw)
         problems = ("the body is no JSON object",) if body is None else ()
         kept = {name.lower(): value for name, value in headers.items() if name.lower() not in CREDENTIALS}
+        key = _read_key(headers)
         return ReceivedRequest(
             api=api,
             raw=raw,
             body=body or {},
             headers=kept,
-            key=_hash_key(_read_key(headers)),
+            key=hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8] if key else "",
             problems=problems,
         )
 
@@ -176,7 +177,10 @@ class RecordedProvider:
         question = parse_request(received.api, body)
         found = self.runs.find_reply(question)
         if found is None:
-            return self._refuse_unknown(question)
+            names = ", ".join(self.runs.names)
+            if question.model.startswith(RUN_PREFIX) and question.model not in self.runs.names:
+                return Refusal(status=404, message=f"model: {question.model}; there are: {names}")
+            return Refusal(status=404, message=f"no recorded run fits this history; there are: {names}")
         received.run = found.recorded.run.id
         received.turn = found.reply.number
         received.stream = question.stream
@@ -195,12 +199,6 @@ class RecordedProvider:
         if not received.problems:
             return None
         return Refusal(status=400, message=received.problems[0])
-
-    def _refuse_unknown(self, request: ParsedRequest) -> Refusal:
-        names = ", ".join(self.runs.names)
-        if request.model.startswith(RUN_PREFIX) and request.model not in self.runs.names:
-            return Refusal(status=404, message=f"model: {request.model}; there are: {names}")
-        return Refusal(status=404, message=f"no recorded run fits this history; there are: {names}")
 
     def _respond(
         self, received: ReceivedRequest, body: Json, request: ParsedRequest, matched: MatchedReply
@@ -321,12 +319,6 @@ def _read_key(headers: Mapping[str, str]) -> str:
     found = {name.lower(): value for name, value in headers.items()}
     key = found.get("x-api-key") or found.get("x-goog-api-key")
     return key or found.get("authorization", "").removeprefix("Bearer ")
-
-
-def _hash_key(key: str) -> str:
-    if key:
-        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return ""
 
 
 def _has_thinking(body: Json) -> bool:

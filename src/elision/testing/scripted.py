@@ -54,7 +54,10 @@ class ScriptedModel:
             turn = Turn(index=1, content=make_content(line))
         else:
             turn = replace(line, index=1)
-        run = Trajectory(id="script", head=Head(), turns=(_rename_calls(turn, number),))
+        # Ids of its own, so that a script may use the same ones again.
+        actions = tuple(replace(action, id=f"call_{number}_{action.id}") for action in turn.actions)
+        turn = replace(turn, observations=(), actions=actions)
+        run = Trajectory(id="script", head=Head(), turns=(turn,))
         reply = RecordedRun(run).get_reply(1)
         sent = sum(block.tokens for block in split_into_blocks(self.shape, _build_body(prompt), self._counter))
         said = self._counter.count(reply.text + reply.reasoning + "".join(call.arguments for call in reply.calls))
@@ -62,15 +65,6 @@ class ScriptedModel:
             reply=reply, usage=Usage(input=sent, output=said), model=self.name, id=str(number), signature="s"
         )
         return parse_model_answer(self.shape, json.loads(json.dumps(RESPONSE_FORMATS[self.shape].build_body(spec))))
-
-
-def _rename_calls(turn: Turn, number: int) -> Turn:
-    """Return the turn with call ids of its own, so that a script may use the same ones again."""
-    return replace(
-        turn,
-        observations=(),
-        actions=tuple(replace(action, id=f"call_{number}_{action.id}") for action in turn.actions),
-    )
 
 
 def _build_body(prompt: Prompt) -> dict[str, object]:

@@ -19,7 +19,6 @@ from elision.lab.report.charts import draw_bars
 from elision.lab.report.figures import bind_units, format_count, neutralize_text
 from elision.lab.report.report import (
     BarChart,
-    Block,
     Chart,
     Divider,
     Explorer,
@@ -37,7 +36,7 @@ from elision.lab.report.report import (
     fold_passage,
     join_words,
 )
-from elision.lab.report.svg import PADDING, PAGE, PAPER, WIDTH, Drawing, Ink, build_css
+from elision.lab.report.svg import PADDING, PAGE, PAPER, WIDTH, Drawing, build_css
 
 #: Pixels of a chart on a phone, a tablet and a desk: class of the drawing (page.css) -> its width.
 WIDTHS: Final = {"small": 338, "middle": 680, "large": 1160}
@@ -71,7 +70,7 @@ def build_page(report: Report) -> str:
     )
 
 
-def draw_picture(report: Report, ink: Ink = PAPER) -> str:
+def draw_picture(report: Report) -> str:
     """Return the first chart of `report` as SVG, with the headline and what is said of it."""
     section, chart = next(
         (section, block)
@@ -79,7 +78,7 @@ def draw_picture(report: Report, ink: Ink = PAPER) -> str:
         for block in section.blocks
         if isinstance(block, BarChart | Chart)
     )
-    drawing = Drawing(WIDTH, ink)
+    drawing = Drawing(WIDTH, PAPER)
     scope = [join_words(sentence.words) for sentence in report.scope]
     drawing.add_heading(report.headline, [*scope, *filter(None, [section.text])])
     _draw_chart(chart)(drawing)
@@ -142,11 +141,8 @@ def _list_provenance(report: Report) -> str:
 def _show_section(section: Section) -> str:
     title = f"<h2>{escape_text(section.title)}</h2>" if section.title else ""
     text = f'<p class="under">{escape_text(section.text)}</p>' if section.text else ""
-    return f"<section>{title}{text}{''.join(map(_show_block, section.blocks))}</section>"
-
-
-def _show_block(block: Block) -> str:
-    return _SHOWN_BY[type(block)](block)
+    blocks = "".join(_SHOWN_BY[type(block)](block) for block in section.blocks)
+    return f"<section>{title}{text}{blocks}</section>"
 
 
 def _show_facts(facts: Facts) -> str:

@@ -278,7 +278,8 @@ def build_explorer(study: Study) -> Explorer:
     """Return every run under every strategy; of very many, those that cost most."""
     names = sent_wording.name_rows(study)
     looks = assign_looks(study.strategies)
-    rows, series = _choose_rows(study), _choose_series(study)
+    rows = _choose_rows(study)
+    series = _choose_series(study, rows)
     shown = wording.select_lines(study)
     context = "A dot is a cache rewrite, a diamond a summary. Point at a call to read its sizes."
     if len(series) < len({key[:2] for key in study.series}):
@@ -359,12 +360,12 @@ def _choose_rows(study: Study) -> list[Row]:
     return [row for row in study.rows if (row.file, row.trajectory) in kept]
 
 
-def _choose_series(study: Study) -> list[tuple[str, str]]:
-    """Return the runs whose lines are drawn: the longest first, as many as there is room for."""
+def _choose_series(study: Study, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return the runs of `rows` whose lines are drawn: the longest first, as many as there is room for."""
     sizes: Counter[tuple[str, str]] = Counter()
     for (file, run, _), series in study.series.items():
         sizes[file, run] += len(series.tokens) + len(series.rewrites)
-    listed = {(row.file, row.trajectory) for row in _choose_rows(study)}
+    listed = {(row.file, row.trajectory) for row in rows}
     return _take_while_fitting(_POINTS, ((key, size) for key, size in sizes.most_common() if key in listed))
 
 

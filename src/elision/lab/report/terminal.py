@@ -239,7 +239,8 @@ def measure_names(table: Table, rows: Sequence[TableRow]) -> int:
 
 def build_table(table: Table, rows: Sequence[TableRow], places: Sequence[int], width: int) -> Grid:
     """Return the columns at `places` of `rows`. The names give way, never a figure."""
-    grid = open_table()
+    # Light enough that eight columns fit into 80 cells.
+    grid = Grid(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
     taken = flexible = 0
     for place in places[1:]:
         texts = [table.columns[place].title, *(join_words(row.cells[place]) for row in rows if row.cells[1:])]
@@ -311,11 +312,6 @@ def _clip(text: str, cells: int, end: str) -> str:
 
 #: Cells between two columns.
 GAP = 2
-
-
-def open_table(gap: int = 1) -> Grid:
-    """Return a table without columns, light enough that eight fit into 80 cells. gap: cells behind each."""
-    return Grid(box=SIMPLE_HEAD, padding=(0, gap, 0, 0), show_edge=False, pad_edge=False, header_style="bold")
 
 
 def measure_column(column: Sequence[str]) -> int:

@@ -6,7 +6,6 @@ No figure of the judge part enters the choice of the recommended point.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from elision.errors import FormatError, MissingExtra, SpecError
 from elision.lab.replay_workers import WorkerPool
 from elision.lab.results import BILLED, RECORDED, Row, SentSummary
 from elision.lab.run_loading import Loaded, StudySettings, list_model_uses, sum_up_prices
+from elision.lab.study import group_by_format
 from elision.lab.tuning import JUDGE_SHARE, MIN_EVIDENCE, TRIALS
 from elision.lab.tuning.evaluations import (
     Evaluations,
@@ -354,9 +354,7 @@ def _count_chosen(number: int, share: float) -> int:
 
 def _shuffle_by_format(runs: Sequence[Trajectory], seed: int) -> list[int]:
     """Return the places of `runs`, format by format, shuffled within each."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, run in enumerate(runs):
-        places[run.format].append(place)
+    places = group_by_format(runs)
     generator = random.Random(seed)
     order: list[int] = []
     names = sorted(places)

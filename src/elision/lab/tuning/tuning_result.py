@@ -235,18 +235,14 @@ def choose_point(
         return default
     if objective == "cost":
         enough = [point for point in points if keeps_evidence(point.fit, default.fit, min_evidence)]
-        near = _list_nearly_cheapest([*enough, default])
+        cheapest = min(point.fit.usd for point in [*enough, default])
+        near = [point for point in [*enough, default] if point.fit.usd <= NEAR * cheapest + TINY]
     else:
-        near = _list_nearly_most_visible([*points, default], default.fit)
-    return min(near, key=lambda point: (_count_options(point), *_rank_point(point)))
+        near = _list_most_visible([*points, default], default.fit)
+    return min(near, key=_rank_point)
 
 
-def _list_nearly_cheapest(points: Sequence[TunedPoint]) -> list[TunedPoint]:
-    cheapest = min(point.fit.usd for point in points)
-    return [point for point in points if point.fit.usd <= NEAR * cheapest + TINY]
-
-
-def _list_nearly_most_visible(points: Sequence[TunedPoint], most: Row) -> list[TunedPoint]:
+def _list_most_visible(points: Sequence[TunedPoint], most: Row) -> list[TunedPoint]:
     """Return those that show the most facts, of the points that neither cost nor miss more than `most`."""
     affordable = [
         point for point in points if point.fit.usd <= most.usd + TINY and point.fit.missing_turns <= most.missing_turns
@@ -255,12 +251,8 @@ def _list_nearly_most_visible(points: Sequence[TunedPoint], most: Row) -> list[T
     return [point for point in affordable if NEAR * point.fit.evidence_found >= found - TINY]
 
 
-def _count_options(point: TunedPoint) -> int:
-    """Return how many options differ from a strategy's defaults: what is simpler fits by chance less easily."""
-    return point.text.count("=")
-
-
-def _rank_point(point: TunedPoint) -> tuple[float, int, int, str]:
-    """Order points that are equally simple: by cost, facts visible, turns that miss one, and text."""
+def _rank_point(point: TunedPoint) -> tuple[float | str, ...]:
+    """Order points: by options that differ from a strategy's defaults, since what is simpler fits by chance less
+    easily, then by cost, facts visible, turns that miss one, and text."""
     row = point.fit
-    return round(row.usd, 9), -row.evidence_found, row.missing_turns, point.text
+    return point.text.count("="), round(row.usd, 9), -row.evidence_found, row.missing_turns, point.text

@@ -51,20 +51,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     wrong: float
 
 
-def compare_variants(outcomes: Iterable[TaskOutcome], baseline: str = "raw") -> list[Comparison]:
-    """Return a comparison for each variant at each price list, in the order in which they come.
+def compare_variants(outcomes: Iterable[TaskOutcome]) -> list[Comparison]:
+    """Return a comparison with `raw` for each variant at each price list, in the order in which they come.
 
-    Raises SettingError where the baseline did not do the tasks.
+    Raises SettingError where `raw` did not do the tasks.
     """
     runs: dict[tuple[str, str], dict[tuple[str, int], TaskOutcome]] = {}
     for outcome in outcomes:
         runs.setdefault((outcome.prices, outcome.variant), {})[outcome.family, outcome.seed] = outcome
     found = []
     for (prices, variant), own in runs.items():
-        base = runs.get((prices, baseline), {})
+        base = runs.get((prices, "raw"), {})
         tasks = [task for task in own if task in base]
         if not tasks:
-            raise SettingError(f"there is nothing to compare {variant!r} with: {baseline!r} did none of its tasks")
+            raise SettingError(f"there is nothing to compare {variant!r} with: 'raw' did none of its tasks")
         found.append(_compare(prices, variant, [own[task] for task in tasks], [base[task] for task in tasks]))
     return found
 

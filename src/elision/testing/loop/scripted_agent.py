@@ -80,7 +80,8 @@ class ScriptedAgent:
 
     def answer(self, prompt: Prompt) -> ModelAnswer:
         pieces = self._reader.read(prompt)
-        words, calls = self.decide(pieces, _list_tool_names(prompt.tools))
+        tools = frozenset(str((tool.get("function") or tool).get("name")) for tool in prompt.tools)
+        words, calls = self.decide(pieces, tools)
         self._answers += 1
         actions = tuple(
             Action(id=f"call_{self._answers}_{place}", name=name, arguments=json.dumps(arguments))
@@ -329,10 +330,6 @@ def _read_task(pieces: Sequence[PromptPiece]) -> tuple[int, list[tuple[str, str]
     assert count is not None, "the task is not shown"
     assert report is not None, "the task has no report"
     return int(count[1]), _NEED.findall(report[1])
-
-
-def _list_tool_names(tools: Iterable[Json]) -> frozenset[str]:
-    return frozenset(str((tool.get("function") or tool).get("name")) for tool in tools)
 
 
 #: Characters of a token, about.

@@ -83,6 +83,54 @@ class Skill:
         return re.escape(label)
 
 
+class ToolSkill(Skill):
+    """The skill of a family with tools of its own.
+
+    next_tool: shows the open step. status_tool: shows what is done. step_tool: takes a step, whose number and values
+    are arguments of these names.
+    """
+
+    next_tool: ClassVar[str]
+    status_tool: ClassVar[str]
+    step_tool: ClassVar[str]
+    number_name: ClassVar[str]
+    values_name: ClassVar[str]
+
+    def open_step(self, number: int, find: Find) -> Call:
+        return self.next_tool, {}
+
+    def apply(self, number: int, values: Mapping[str, str], find: Find) -> Call:
+        return self.step_tool, {self.number_name: number, self.values_name: dict(values)}
+
+    def ask_status(self) -> Call:
+        return self.status_tool, {}
+
+    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        values = arguments.get(self.values_name)
+        return values if name == self.step_tool and isinstance(values, Mapping) else {}
+
+
+class ShellSkill(Skill):
+    """The skill of a family of files, read and changed in a shell.
+
+    status: the command that shows what is done. read, written: patterns of the documents that a command reads, and of
+    the labels and values that it writes.
+    """
+
+    status: ClassVar[str]
+    read: ClassVar[re.Pattern[str]]
+    written: ClassVar[re.Pattern[str]]
+
+    def ask_status(self) -> Call:
+        return run_in_shell(self.status)
+
+    def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
+        return self.read.findall(_read_command(arguments))
+
+    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
+        return dict(self.written.findall(_read_command(arguments)))
+
+
 class World(ABC):
     """One task of a family: an environment with a checkable answer.
 
@@ -279,6 +327,6 @@ def run_in_shell(command: str) -> Call:
     return BASH.name, {"command": command}
 
 
-def read_command(arguments: Mapping[str, Any]) -> str:
+def _read_command(arguments: Mapping[str, Any]) -> str:
     command = arguments.get("command")
     return command if isinstance(command, str) else ""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from elision.testing.loop.task_plan import TaskFact
-from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
+from elision.testing.loop.world import Call, Find, ShellSkill, ShellWorld, run_in_shell
 
 #: What the tests give to every rate.
 _SAMPLE = 7
@@ -41,7 +40,10 @@ echo "step $1 accepted"
 """
 
 
-class CodeSkill(Skill):
+class CodeSkill(ShellSkill):
+    status = "bash run_tests.sh"
+    read = re.compile(r"^(?:cat|grep -A1 \S+) (shop/mod_\d+\.sh|issues/\d+\.md)")
+    written = re.compile(r"v_(rate_\d{3}[a-d])=\$\(\( \$1 (\* \d+ \+ \d+) \)\)")
     facts = re.compile(r"\b(rate_\d{3}[a-d])\(\) \{\s*(?:\d+[:\t-]\s*|-\s*)?echo \$\(\( \$1 (\* \d+ \+ \d+) \)\)")
     value = re.compile(r"\* \d+ \+ \d+")
 
@@ -57,15 +59,6 @@ class CodeSkill(Skill):
 
     def look(self, number: int) -> Call | None:
         return run_in_shell(f"cat -n shop/mod_{number:03}.sh | tail -40")
-
-    def ask_status(self) -> Call:
-        return run_in_shell("bash run_tests.sh")
-
-    def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
-        return re.findall(r"^(?:cat|grep -A1 \S+) (shop/mod_\d+\.sh|issues/\d+\.md)", read_command(arguments))
-
-    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return dict(re.findall(r"v_(rate_\d{3}[a-d])=\$\(\( \$1 (\* \d+ \+ \d+) \)\)", read_command(arguments)))
 
     def make_recall_pattern(self, label: str) -> str:
         return rf"{label}\(\)"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from elision.agent.environment import SUBMIT, ActionResult, Tool
 from elision.testing.loop.task_plan import Knobs, TaskFact
-from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
+from elision.testing.loop.world import Call, ToolSkill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 
 _TOOLS: Final[Sequence[Tool]] = (
@@ -27,29 +27,21 @@ _TOOLS: Final[Sequence[Tool]] = (
 )
 
 
-class DatabaseSkill(Skill):
+class DatabaseSkill(ToolSkill):
+    next_tool = "next_request"
+    status_tool = "list_exchanges"
+    step_tool = "exchange_items"
+    number_name = "request"
+    values_name = "items"
     # Between a SKU and its item_id there are other fields of that item, and no other item.
     facts = re.compile(r"(SKU-\d{3}[a-z])(?:(?!SKU-)[^{}\n]){0,120}?\bitem_id\b[\"'\s:=\\]{1,6}(\d{10})")
     value = re.compile(r"\b\d{10}\b")
 
-    def open_step(self, number: int, find: Find) -> Call:
-        return "next_request", {}
-
     def fetch(self, document: str, label: str) -> Call:
         return "get_order", {"order_id": document}
 
-    def apply(self, number: int, values: Mapping[str, str], find: Find) -> Call:
-        return "exchange_items", {"request": number, "items": dict(values)}
-
-    def ask_status(self) -> Call:
-        return "list_exchanges", {}
-
     def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
         return (str(arguments.get("order_id")),) if name == "get_order" else ()
-
-    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        items = arguments.get("items")
-        return items if name == "exchange_items" and isinstance(items, Mapping) else {}
 
 
 class DatabaseWorld(ToolWorld):

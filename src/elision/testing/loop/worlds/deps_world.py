@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from elision.testing.loop.task_plan import TaskFact
-from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
+from elision.testing.loop.world import Call, Find, ShellSkill, ShellWorld, run_in_shell
 
 #: Pins versions, and resolves: a pin that is verified is compared with the metadata of its package.
 _SCRIPT = r"""
@@ -34,7 +33,10 @@ fi
 """
 
 
-class DepsSkill(Skill):
+class DepsSkill(ShellSkill):
+    status = "bash resolve.sh"
+    read = re.compile(r"^(?:cat|grep) .*(index/pkg_\d+\.txt)")
+    written = re.compile(r"(lib-\d{3}[a-d])==(\d+\.\d+\.\d+)")
     facts = re.compile(r"(lib-\d{3}[a-d]) ==(\d+\.\d+\.\d++)(?!…)")
     value = re.compile(r"\b\d+\.\d+\.\d+\b")
 
@@ -50,15 +52,6 @@ class DepsSkill(Skill):
 
     def look(self, number: int) -> Call | None:
         return run_in_shell("cat lock.txt")
-
-    def ask_status(self) -> Call:
-        return run_in_shell("bash resolve.sh")
-
-    def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
-        return re.findall(r"^(?:cat|grep) .*(index/pkg_\d+\.txt)", read_command(arguments))
-
-    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return dict(re.findall(r"(lib-\d{3}[a-d])==(\d+\.\d+\.\d+)", read_command(arguments)))
 
 
 class DepsWorld(ShellWorld):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from elision.testing.loop.task_plan import Knobs, TaskFact
-from elision.testing.loop.world import Call, Find, ShellWorld, Skill, read_command, run_in_shell
+from elision.testing.loop.world import Call, Find, ShellSkill, ShellWorld, run_in_shell
 
 #: Takes the values of a step, in order. Where a step is checked, `.keys` has its pairs.
 _SCRIPT = r"""
@@ -31,7 +30,10 @@ echo "step $number accepted"
 """
 
 
-class LogsSkill(Skill):
+class LogsSkill(ShellSkill):
+    status = "bash record.sh"
+    read = re.compile(r"^(?:cat|grep) .*logs/(node-\d+\.log)")
+    written = re.compile(r"(svc-\d{3}[a-d])=([0-9a-f]{6})\b")
     facts = re.compile(r"(svc-\d{3}[a-d]) lease holder=([0-9a-f]{6})\b")
     value = re.compile(r"\b[0-9a-f]{6}\b")
 
@@ -48,15 +50,6 @@ class LogsSkill(Skill):
 
     def apply(self, number: int, values: Mapping[str, str], find: Find) -> Call:
         return run_in_shell(f"bash record.sh {number} {' '.join(f'{each}={value}' for each, value in values.items())}")
-
-    def ask_status(self) -> Call:
-        return run_in_shell("bash record.sh")
-
-    def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
-        return re.findall(r"^(?:cat|grep) .*logs/(node-\d+\.log)", read_command(arguments))
-
-    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        return dict(re.findall(r"(svc-\d{3}[a-d])=([0-9a-f]{6})\b", read_command(arguments)))
 
 
 class LogsWorld(ShellWorld):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from elision.agent.environment import SUBMIT, ActionResult, Tool
 from elision.testing.loop.task_plan import Knobs, TaskFact
-from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
+from elision.testing.loop.world import Call, ToolSkill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 
 _TOOLS: Final[Sequence[Tool]] = (
@@ -30,7 +30,12 @@ _SECTIONS: Final = 4
 _FEES: Final = 5
 
 
-class PolicySkill(Skill):
+class PolicySkill(ToolSkill):
+    next_tool = "next_case"
+    status_tool = "list_cases"
+    step_tool = "settle"
+    number_name = "case"
+    values_name = "values"
     # A value that an ellipsis cuts short is none, nor is its beginning.
     facts = re.compile(
         r"\b((?:card|plan)-\d{3}[a-d]|fee-\d{2}[a-e]|balance-\d{3})\b"
@@ -39,27 +44,14 @@ class PolicySkill(Skill):
     value = re.compile(r"\b\d{4}-\d{4}\b")
     states = re.compile(r"balance-")
 
-    def open_step(self, number: int, find: Find) -> Call:
-        return "next_case", {}
-
     def fetch(self, document: str, label: str) -> Call:
         if document.startswith("section"):
             return "read_policy", {"section": document}
         return "get_account", {"account": document}
 
-    def apply(self, number: int, values: Mapping[str, str], find: Find) -> Call:
-        return "settle", {"case": number, "values": dict(values)}
-
-    def ask_status(self) -> Call:
-        return "list_cases", {}
-
     def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
         given = arguments.get("section") or arguments.get("account")
         return (given,) if name in ("read_policy", "get_account") and isinstance(given, str) else ()
-
-    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        values = arguments.get("values")
-        return values if name == "settle" and isinstance(values, Mapping) else {}
 
 
 class PolicyWorld(ToolWorld):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from elision.agent.environment import SUBMIT, ActionResult, Tool
 from elision.testing.loop.task_plan import TaskFact
-from elision.testing.loop.world import Call, Find, Skill, ToolWorld, make_tool
+from elision.testing.loop.world import Call, ToolSkill, ToolWorld, make_tool
 from elision.trajectory.turn import Action
 
 _TOOLS: Final[Sequence[Tool]] = (
@@ -26,30 +26,22 @@ _TOOLS: Final[Sequence[Tool]] = (
 )
 
 
-class ResearchSkill(Skill):
+class ResearchSkill(ToolSkill):
+    next_tool = "next_question"
+    status_tool = "list_answers"
+    step_tool = "answer"
+    number_name = "question"
+    values_name = "figures"
     facts = re.compile(r"(figure-\d{3}[a-d])\)? (?:came to|=) (\d+\.\d{2})")
     value = re.compile(r"\b\d+\.\d{2}\b")
 
-    def open_step(self, number: int, find: Find) -> Call:
-        return "next_question", {}
-
     def fetch(self, document: str, label: str) -> Call:
         return ("search_pages", {"text": f"({label})"}) if label else ("open_page", {"page": document})
-
-    def apply(self, number: int, values: Mapping[str, str], find: Find) -> Call:
-        return "answer", {"question": number, "figures": dict(values)}
-
-    def ask_status(self) -> Call:
-        return "list_answers", {}
 
     def list_documents(self, name: str, arguments: Mapping[str, Any]) -> Sequence[str]:
         if name == "search_pages":
             return [f"page-{number}.html" for number in re.findall(r"figure-(\d{3})", str(arguments.get("text")))]
         return (str(arguments.get("page")),) if name == "open_page" else ()
-
-    def list_values(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, str]:
-        figures = arguments.get("figures")
-        return figures if name == "answer" and isinstance(figures, Mapping) else {}
 
 
 class ResearchWorld(ToolWorld):
