@@ -147,17 +147,11 @@ OWN_BEGINNINGS: Final[Mapping[str, tuple[bytes, ...]]] = {
 }
 
 
-def describe_command() -> str:
-    """Return the command line as a report shows it: without the passwords that addresses in it have."""
-    command = shlex.join(["elision", *map(conceal_password, sys.argv[1:])])
-    return DEFAULT.redact_text(command)
-
-
 def make_provenance(recorded: str = "") -> Provenance:
     """Return what a report made now says of its making. recorded: models and bills of the runs."""
-    return Provenance(
-        version=version("elision"), date=date.today().isoformat(), command=describe_command(), recorded=recorded
-    )
+    # Without the passwords that addresses in it have.
+    command = DEFAULT.redact_text(shlex.join(["elision", *map(conceal_password, sys.argv[1:])]))
+    return Provenance(version=version("elision"), date=date.today().isoformat(), command=command, recorded=recorded)
 
 
 def check_outputs(files: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:

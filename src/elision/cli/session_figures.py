@@ -171,10 +171,3 @@ def describe_hiding(costs: Costs) -> str:
     if costs.hiding < 0:
         return f"hiding cost {format_usd(-costs.hiding)} more ({change})"
     return f"hiding saved {format_usd(costs.hiding)} ({change})"
-
-
-def describe_caching(costs: Costs) -> str:
-    """What cache breakpoints of ours saved where the client sets none; "" where they did not."""
-    if costs.caching <= 0:
-        return ""
-    return f"cache breakpoints, which the client does not set, saved {format_usd(costs.caching)}"

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
-from elision.cli.session_figures import choose_mood, describe_caching, describe_hiding
+from elision.cli.session_figures import choose_mood, describe_hiding
 from elision.cli.session_names import format_session_name
 from elision.lab.report import figures
 from elision.lab.report.report import (
@@ -359,10 +359,11 @@ def _describe_tokens_sent(account: SessionReport, end: Diagnostics) -> Words:
 def describe_cost(end: Diagnostics, passes: Sequence[CallReport]) -> list[str | tuple[str, str]]:
     """The bill so far, against the other one. passes: those that providers may have reported on."""
     costs = end.costs
-    caching = describe_caching(costs)
     parts = (("summaries", costs.summarizer), ("recalls", costs.recalls))
     of_it = [f"{name} {figures.format_usd(usd)}" for name, usd in parts if usd]
-    rest = [caching] if caching else []
+    rest = []
+    if costs.caching > 0:
+        rest.append(f"cache breakpoints, which the client does not set, saved {figures.format_usd(costs.caching)}")
     if of_it:
         rest.append(f"of it {', '.join(of_it)}")
     if costs.billed is not None:

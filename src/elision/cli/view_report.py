@@ -159,14 +159,17 @@ class ViewReporter:
             return ""
         if segment.kind in HIDING_WORDS:
             word = HIDING_WORDS[segment.kind]
-            now = " now" if (segment.turn, segment.index) in changed_segments(shown) else ""
+            key = (segment.turn, segment.index)
+            # This pass hid, cut or folded it.
+            now = " now" if any(edit.key == key and edit.kind != "whole" for edit in shown.decided.edits) else ""
             return f"  {word}{now}, was {self._format_tokens(self.sizer.count_observation(source))}"
         return "  an error" if source.error else ""
 
     def _list_passages(self, segment: Segment, mood: str) -> Iterator[Passage]:
         source = segment.source
         if segment.kind == "tools":
-            yield self._cut(", ".join(list_tool_names(self.trajectory)), "quiet")
+            names = (escape_controls(get_tool_name(tool)) or "?" for tool in list_tools(self.trajectory.head))
+            yield self._cut(", ".join(names), "quiet")
         elif segment.kind == "hidden":
             yield self._cut(f"[unrecorded head, {self._format_tokens(segment.tokens)}]", "thinking")
         elif segment.text:
@@ -256,22 +259,12 @@ def text_of_content(parts: Content) -> str:
     return "\n".join(part.text if isinstance(part, Text) else describe_part(part) or f"[{part.kind}]" for part in parts)
 
 
-def list_tool_names(trajectory: Trajectory) -> list[str]:
-    """The names in tool definitions of any dialect."""
-    return [escape_controls(get_tool_name(tool)) or "?" for tool in list_tools(trajectory.head)]
-
-
 def covered_turns(shown: ViewAt) -> int:
     """The newest turn that the view's summary covers; 0 without one."""
     if not any(segment.kind == "summary" for segment in shown.view.segments):
         return 0
     turns = (segment.turn for segment in shown.view.segments if segment.kind == "assistant")
     return min(turns, default=shown.call) - 1
-
-
-def changed_segments(shown: ViewAt) -> set[tuple[int, int]]:
-    """Observations that this pass hid, cut or folded."""
-    return {edit.key for edit in shown.decided.edits if edit.kind != "whole"}
 
 
 # -- totals -----------------------------------------------------------------------------------------------------------

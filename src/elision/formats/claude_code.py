@@ -15,7 +15,7 @@ not in the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -187,9 +187,10 @@ def _read_branch(
     if number and not branch.is_mostly_own:
         yield Problem(file=file, line=exchanges[branch.start].line_number, reason=branch.describe_left_out())
         return
-    run = _TranscriptRun(
-        Assembler(file, observations="tools"), find_rendering_versions(line.value for line in chain.lines)
-    )
+    # Versions of Claude Code that keep what was sent.
+    rendering = [line.value for line in chain.lines if isinstance(line.value.get("rendered"), list)]
+    versions = frozenset(text_in(value.get("version")) for value in rendering)
+    run = _TranscriptRun(Assembler(file, observations="tools"), versions)
     for position in branch.path:
         run.feed_group(exchanges[position])
     name, parent = name_branch(chain.id, chain.parent, number)
@@ -431,11 +432,6 @@ class _TranscriptRun:
 
 #: Events whose hooks' plain output the model is sent.
 _CONTEXT_HOOKS = frozenset(("SessionStart", "UserPromptSubmit"))
-
-
-def find_rendering_versions(lines: Iterable[Json]) -> frozenset[str]:
-    """Return the versions of Claude Code among `lines` that keep what was sent."""
-    return frozenset(text_in(line.get("version")) for line in lines if isinstance(line.get("rendered"), list))
 
 
 def read_sent_content(line: Json, rendering_versions: frozenset[str] = frozenset()) -> Content:

@@ -140,8 +140,9 @@ def _is_openhands_event(item: Any) -> bool:
     """Return whether an item is an event of either version, or a pair of V0 events."""
     if isinstance(item, list):
         return any(map(is_event, item))
-    # `source` sets V0 events apart from SWE-agent's steps, which act and observe in one object.
-    is_v0 = is_event(item) and ("source" in item or is_flat_event(item))
+    # `source` sets V0 events apart from SWE-agent's steps, which act and observe in one object. Flat ones have none.
+    is_flat = is_event(item) and "observation" not in item and item["action"] in _FLAT_ACTIONS
+    is_v0 = is_flat or (is_event(item) and "source" in item)
     return is_v0 or text_in(mapping_in(item).get("kind")) in V1_EVENT_KINDS
 
 
@@ -219,11 +220,6 @@ _FRAME_FIELDS = frozenset(("action", "id", "timestamp", "source", "cause", "mess
 def is_event(value: Any) -> bool:
     """Return whether a JSON value is a V0 event."""
     return isinstance(value, dict) and any(isinstance(value.get(name), str) for name in ("action", "observation"))
-
-
-def is_flat_event(value: Any) -> bool:
-    """Return whether a JSON value is a V0 action without a frame, as the resolver wrote it."""
-    return is_event(value) and "observation" not in value and value["action"] in _FLAT_ACTIONS
 
 
 def detect_prompt_tokens(events: Iterable[Any]) -> PromptTokens:

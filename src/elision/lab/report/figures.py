@@ -16,7 +16,7 @@ from itertools import count
 from textwrap import wrap
 
 from elision.errors import SpecError
-from elision.lab.results import BILLED, RECORDED, Row, Study, is_on_top
+from elision.lab.results import BILLED, RECORDED, Row, is_on_top
 from elision.strategies.spec import PRESETS, parse_strategy
 from elision.telemetry.context_report import MINUS
 
@@ -200,15 +200,6 @@ def _shorten_label(label: str, head: int) -> str:
         return text
     tail = LONGEST_STRATEGY - 1 - head
     return f"{text[:head]}…{text[len(text) - tail :]}"
-
-
-def list_shortened(study: Study) -> list[tuple[str, str]]:
-    """(short name, full label) of every strategy whose name was shortened."""
-    return [
-        (name, neutralize_text(label))
-        for label, name in shorten_strategies(study.strategies).items()
-        if name != neutralize_text(label)
-    ]
 
 
 def find_family(label: str) -> str:

@@ -18,8 +18,9 @@ from elision.lab.report.figures import (
     format_usd,
     group_rows,
     is_raw,
-    list_shortened,
     name_runs,
+    neutralize_text,
+    shorten_strategies,
 )
 from elision.lab.report.report import (
     Block,
@@ -36,7 +37,7 @@ from elision.lab.report.report import (
     Tiles,
 )
 from elision.lab.report.svg import assign_looks
-from elision.lab.results import Row, Study, SummaryTable
+from elision.lab.results import BILLED, RECORDED, Row, Study, SummaryTable
 from elision.trajectory.trajectory import Problem
 
 #: Runs that a terminal lists, the most expensive first.
@@ -86,10 +87,8 @@ def _build_sections(study: Study) -> Iterator[Section]:
             yield Section("How far “facts still visible” can be trusted", controls)
     yield from build_problem_section(study.problems)
     if study.rows:
-        yield Section(
-            "How to read this",
-            [Glossary(wording.select_words(study)), *map(Sentence, wording.list_notes(study))],
-        )
+        words = [entry[:3] for entry in wording.GLOSSARY if entry[3](study)]
+        yield Section("How to read this", [Glossary(words), *map(Sentence, wording.list_notes(study))])
 
 
 def _list_tiles(study: Study) -> Iterator[Block]:
@@ -138,15 +137,21 @@ def build_totals(study: Study) -> Table:
 
 
 def _list_totals_notes(study: Study) -> Iterator[Sentence]:
+    costs = {row.strategy: row.usd for row in study.totals}
     notes = (
         wording.write_recommendation(study),
-        *sent_wording.describe_study_sent(study),
+        *sent_wording.describe_sent(
+            study.sent, costs.get(BILLED), costs.get(RECORDED), study.prices.name, is_also_on_top=True
+        ),
         wording.describe_turns(study),
     )
     if missing := wording.explain_missing_hindsight(study):
         yield Sentence(missing, column=HINDSIGHT if study.hindsight else "")
     yield from (Sentence(note) for note in notes if note)
-    yield from (Sentence(f"{name}: {label}", "quiet") for name, label in list_shortened(study))
+    for label, name in shorten_strategies(study.strategies).items():
+        full = neutralize_text(label)
+        if name != full:
+            yield Sentence(f"{name}: {full}", "quiet")
 
 
 def _show_charts(study: Study) -> Iterator[Section]:

@@ -38,12 +38,6 @@ def list_marks(sent: SentSummary) -> list[str]:
     ]
 
 
-def describe_study_sent(study: Study) -> Iterator[str]:
-    """Yield how the rows of what happened in `study` came about, and what they lack."""
-    costs = {row.strategy: row.usd for row in study.totals}
-    return describe_sent(study.sent, costs.get(BILLED), costs.get(RECORDED), study.prices.name, is_also_on_top=True)
-
-
 def describe_sent(
     sent: SentSummary,
     billed: float | None,

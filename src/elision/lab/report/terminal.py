@@ -27,7 +27,6 @@ from elision.lab.report.report import (
     Mood,
     Passage,
     Report,
-    Section,
     Sentence,
     Table,
     TableRow,
@@ -104,15 +103,13 @@ class _Printer:
         for sentence in report.scope:
             print_text(self._console, _neutralize_lines(join_words(sentence.words)), STYLES[sentence.mood or "quiet"])
         for section in report.sections:
-            if section.only != "page" and section.blocks:
-                self.print_section(section)
-
-    def print_section(self, section: Section) -> None:
-        self._console.print()
-        if section.title:
-            print_text(self._console, _neutralize_lines(section.title), "bold")
-        for block in section.blocks:
-            self.print_block(block, indent=2)
+            if section.only == "page" or not section.blocks:
+                continue
+            self._console.print()
+            if section.title:
+                print_text(self._console, _neutralize_lines(section.title), "bold")
+            for block in section.blocks:
+                self.print_block(block, indent=2)
 
     def _print(self, what: RenderableType, *, whole: bool = False) -> None:
         # Nothing in a recorded text is markup, an emoji's code or a number to be coloured.

@@ -408,11 +408,6 @@ _WITHOUT_HINDSIGHT = (
 )
 
 
-def select_words(study: Study) -> list[tuple[str, str, str]]:
-    """Return word, meaning and column of the words that apply to this study."""
-    return [entry[:3] for entry in GLOSSARY if entry[3](study)]
-
-
 def describe_hindsight_mark(study: Study) -> str:
     """Return what the mark of hindsight is in a chart of costs; "" where there is none."""
     if not study.hindsight or all(row.hindsight_usd is None for row in study.totals):

@@ -21,7 +21,7 @@ from elision.providers.anthropic.breakpoints import (
 )
 from elision.providers.shared.capabilities import find_capabilities
 from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
-from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
+from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names, find_unknown_roles
 
 ROLES: Final = frozenset(("user", "assistant", "system"))
 
@@ -79,13 +79,8 @@ def there_are_messages(request: AnthropicRequest) -> Iterator[Violation]:
 
 
 def roles_are_known(request: AnthropicRequest) -> Iterator[Violation]:
-    """A tool's result is the user's here; the system prompt is apart, and between turns where the model takes
-    it."""
-    for place, message in request.messages:
-        role = message.get("role")
-        if text_in(role) not in ROLES:
-            reason = f"role {role!r} is none of {', '.join(sorted(ROLES))}"
-            yield Violation(f"messages.{place}.role", reason, str(role))
+    """A tool's result is the user's here; the system prompt is apart, and between turns where the model takes it."""
+    return find_unknown_roles(request.messages, ROLES)
 
 
 def messages_have_content(request: AnthropicRequest) -> Iterator[Violation]:

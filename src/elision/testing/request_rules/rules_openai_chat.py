@@ -7,7 +7,7 @@ from typing import Final
 
 from elision.providers.shared.capabilities import find_capabilities
 from elision.providers.shared.json_reading import Json, list_objects, mapping_in, text_in
-from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names
+from elision.testing.request_rules.violation import Rule, Violation, find_doubled_names, find_unknown_roles
 
 ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
@@ -20,11 +20,7 @@ def there_are_messages(request: Json) -> Iterator[Violation]:
 
 def roles_are_known(request: Json) -> Iterator[Violation]:
     """Every message says whose it is, in a word that the API knows."""
-    for place, message in list_objects(request.get("messages")):
-        role = message.get("role")
-        if text_in(role) not in ROLES:
-            reason = f"role {role!r} is none of {', '.join(sorted(ROLES))}"
-            yield Violation(f"messages.{place}.role", reason, str(role))
+    return find_unknown_roles(list_objects(request.get("messages")), ROLES)
 
 
 def calls_are_answered(request: Json) -> Iterator[Violation]:

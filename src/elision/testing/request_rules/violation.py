@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from elision.providers.shared.json_reading import Json, text_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,15 @@ Rule: TypeAlias = Callable[[Any], Iterator[Violation]]
 def get_rule_name(rule: Rule) -> str:
     """Return the name of a rule: `calls-are-answered` for the function `calls_are_answered`."""
     return getattr(rule, "__name__", "rule").replace("_", "-")
+
+
+def find_unknown_roles(messages: Iterable[tuple[int, Json]], roles: Set[str]) -> Iterator[Violation]:
+    """Yield a violation for each message whose role is none of `roles`."""
+    for place, message in messages:
+        role = message.get("role")
+        if text_in(role) not in roles:
+            reason = f"role {role!r} is none of {', '.join(sorted(roles))}"
+            yield Violation(f"messages.{place}.role", reason, str(role))
 
 
 def find_doubled_names(names: Iterable[str], what: str) -> Iterator[Violation]:
