@@ -26,6 +26,11 @@ def separate_by_id(found: Iterable[RunOrProblem]) -> tuple[dict[str, Trajectory]
     return {run.id: run for run in runs}, problems
 
 
+def read_by_id(reader: FormatReader, name: str, data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
+    """Return the runs of a file called `name` by their ids, and the problems."""
+    return separate_by_id(reader.read(Document(name, data)))
+
+
 def read_one(reader: FormatReader, document: Document) -> tuple[Trajectory, list[Problem]]:
     """Return the one run of a document that `reader` recognizes, and the problems."""
     assert reader.sniff(document)

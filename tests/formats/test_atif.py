@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from elision.errors import FormatError
 from elision.formats.atif import AtifReader
-from elision.formats.document import Document
 from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
-from tests.formats.found import separate_by_id
+from tests.formats.found import read_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "atif"
-
-
-def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    return separate_by_id(AtifReader().read(Document("trajectory.json", data)))
+read = partial(read_by_id, AtifReader(), "trajectory.json")
 
 
 def tools() -> tuple[dict[str, Trajectory], list[Problem]]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elision.formats.claude_code import ClaudeCodeReader
-from elision.formats.document import Document
 from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import encode_lines, separate_by_id
+from tests.formats.found import encode_lines, read_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "claude_code"
-
-
-def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    return separate_by_id(ClaudeCodeReader().read(Document("t.jsonl", data)))
+read = partial(read_by_id, ClaudeCodeReader(), "t.jsonl")
 
 
 def odd() -> tuple[dict[str, Trajectory], list[Problem]]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from elision.formats.codex import CodexReader
-from elision.formats.document import Document
 from elision.trajectory.content import Opaque
-from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Observation
 from elision.trajectory.usage import Usage
-from tests.formats.found import encode_lines, separate_by_id
+from tests.formats.found import encode_lines, read_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "codex"
-
-
-def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    return separate_by_id(CodexReader().read(Document("rollout.jsonl", data)))
+read = partial(read_by_id, CodexReader(), "rollout.jsonl")
 
 
 def rollout() -> Trajectory:

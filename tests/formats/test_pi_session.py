@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,10 @@ from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, PromptChange, Trajectory
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
-from tests.formats.found import encode_lines, separate_by_id
+from tests.formats.found import encode_lines, read_by_id
 
 DATA = Path(__file__).parents[1] / "data" / "pi_session"
-
-
-def read(data: bytes) -> tuple[dict[str, Trajectory], list[Problem]]:
-    return separate_by_id(PiSessionReader().read(Document("s.jsonl", data)))
+read = partial(read_by_id, PiSessionReader(), "s.jsonl")
 
 
 def tree() -> tuple[dict[str, Trajectory], list[Problem]]:

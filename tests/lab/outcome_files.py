@@ -11,6 +11,13 @@ from typing import Any
 TABLE = Path(__file__).parents[2] / "examples" / "outcomes" / "complexity-trap-50.csv"
 
 
+def write_value(path: Path, value: Any) -> Path:
+    """Write a text as it is, and any other value as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    return path
+
+
 def published(strategy: str) -> Iterator[dict[str, str]]:
     """The rows of a strategy."""
     with TABLE.open(encoding="utf-8", newline="") as file:

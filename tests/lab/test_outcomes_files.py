@@ -11,13 +11,7 @@ import yaml
 
 from elision.errors import FormatError
 from elision.lab.outcomes_files import merge_outcomes, read_outcomes
-from tests.lab.outcome_files import write_report
-
-
-def written(path: Path, value: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
-    return path
+from tests.lab.outcome_files import write_report, write_value
 
 
 def graded(path: Path) -> dict[str, bool]:
@@ -40,15 +34,15 @@ def test_reports_of_instances(tmp_path: Path) -> None:
     """The harness writes each into a folder of its own, beside logs that are none."""
     for instance, solved in (("a__b-1", True), ("a__b-2", False)):
         value = {instance: {"patch_exists": True, "patch_successfully_applied": True, "resolved": solved}}
-        written(tmp_path / "logs" / "run" / "model" / instance / "report.json", value)
-        written(tmp_path / "logs" / "run" / "model" / instance / "test_output.txt", "1 passed")
+        write_value(tmp_path / "logs" / "run" / "model" / instance / "report.json", value)
+        write_value(tmp_path / "logs" / "run" / "model" / instance / "test_output.txt", "1 passed")
     assert graded(tmp_path / "logs") == {"a__b-1": True, "a__b-2": False}
     assert graded(tmp_path / "logs" / "run" / "model" / "a__b-1" / "report.json") == {"a__b-1": True}
 
 
 def test_the_leaderboards_file(tmp_path: Path) -> None:
     value = {"no_generation": ["c"], "generated": ["a", "b"], "with_logs": ["a", "b"], "resolved": ["a"]}
-    path = written(tmp_path / "results.json", value)
+    path = write_value(tmp_path / "results.json", value)
     assert graded(path) == {"a": True, "b": False}
     assert [each.instance for each in read_outcomes(path).absent] == ["c"]
 
@@ -57,7 +51,7 @@ def test_the_leaderboards_file(tmp_path: Path) -> None:
 def test_records_of_any_benchmark(tmp_path: Path, form: str) -> None:
     records = [{"instance_id": "a", "resolved": True}, {"instance_id": "b", "resolved": False}]
     text = "\n".join(map(json.dumps, records)) if form == "lines" else json.dumps(records)
-    assert graded(written(tmp_path / "r.jsonl", text)) == {"a": True, "b": False}
+    assert graded(write_value(tmp_path / "r.jsonl", text)) == {"a": True, "b": False}
 
 
 def test_predictions(tmp_path: Path) -> None:
@@ -67,7 +61,7 @@ def test_predictions(tmp_path: Path) -> None:
         "b": {"model_name_or_path": "m", "instance_id": "b", "model_patch": ""},
         "c": {"model_name_or_path": "m", "instance_id": "c", "model_patch": None},
     }
-    found = read_outcomes(written(tmp_path / "preds.json", value), "raw")
+    found = read_outcomes(write_value(tmp_path / "preds.json", value), "raw")
     assert found.outcomes == ()
     assert [each.instance for each in found.absent] == ["b", "c"]
     assert list(found.patches) == [("raw", "a")]
@@ -82,7 +76,7 @@ def test_exit_statuses(tmp_path: Path) -> None:
         "X": [],
     }
     text = yaml.dump({"instances_by_exit_status": endings, "total_cost": 1.5}, indent=4)
-    found = read_outcomes(written(tmp_path / "exit_statuses_1.yaml", text), "raw")
+    found = read_outcomes(write_value(tmp_path / "exit_statuses_1.yaml", text), "raw")
     assert found.endings == {
         ("raw", "c__d-3"): "LimitsExceeded",
         ("raw", "a__b-1"): "Submitted",
@@ -94,13 +88,13 @@ def test_exit_statuses(tmp_path: Path) -> None:
 def test_a_report_cut_short(tmp_path: Path) -> None:
     """File, line, and what to do."""
     whole = write_report(tmp_path / "r.json", {"a": True, "b": False}).read_text(encoding="utf-8")
-    path = written(tmp_path / "cut.json", whole[: whole.index('"unresolved_ids"') + 20])
+    path = write_value(tmp_path / "cut.json", whole[: whole.index('"unresolved_ids"') + 20])
     with pytest.raises(FormatError, match=r"cut\.json:\d+:\d+: broken JSON .*looks cut off; record or copy it again"):
         read_outcomes(path)
 
 
 def test_lines_cut_short(tmp_path: Path) -> None:
-    path = written(tmp_path / "r.jsonl", '{"instance_id": "a", "resolved": true}\n{"instance_id": "b", "reso')
+    path = write_value(tmp_path / "r.jsonl", '{"instance_id": "a", "resolved": true}\n{"instance_id": "b", "reso')
     with pytest.raises(FormatError, match=r"r\.jsonl:2: .*broken JSON.*record or copy the file again"):
         read_outcomes(path)
 
@@ -108,7 +102,7 @@ def test_lines_cut_short(tmp_path: Path) -> None:
 def test_an_instance_twice(tmp_path: Path) -> None:
     """Both files are named."""
     for model in ("one", "two"):
-        written(tmp_path / model / "a" / "report.json", {"a": {"resolved": True}})
+        write_value(tmp_path / model / "a" / "report.json", {"a": {"resolved": True}})
     with pytest.raises(FormatError, match=r"a: two outcomes, in .*one/a/report\.json and in .*two/a/report\.json"):
         read_outcomes(tmp_path)
 
@@ -129,7 +123,7 @@ def test_an_instance_twice(tmp_path: Path) -> None:
 )
 def test_no_outcomes(tmp_path: Path, value: Any, expected: str) -> None:
     with pytest.raises(FormatError, match=expected):
-        read_outcomes(written(tmp_path / "r.json", value))
+        read_outcomes(write_value(tmp_path / "r.json", value))
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

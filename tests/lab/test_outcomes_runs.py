@@ -31,15 +31,9 @@ from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.usage import Usage
 from tests.cli.stored import EAGER, HYBRID, MODEL, Clock, looked, opening
-from tests.lab.outcome_files import mini_traj, traj
+from tests.lab.outcome_files import mini_traj, traj, write_value
 
 NAMER = InstanceNamer(["django__django-11099", "django__django-1109", "psf__requests-2"])
-
-
-def written(path: Path, value: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
-    return path
 
 
 # -- which instance ---------------------------------------------------------------------------------------------------
@@ -79,11 +73,11 @@ def test_by_task() -> None:
 def test_tasks_of_a_benchmark(tmp_path: Path, form: str) -> None:
     records = [{"instance_id": "a", "problem_statement": "Mend\nit."}, {"instance_id": "b", "problem_statement": "No."}]
     text = "\n".join(map(json.dumps, records)) if form == "lines" else json.dumps(records)
-    assert load_tasks(written(tmp_path / "t.jsonl", text)) == [Task("a", "Mend it."), Task("b", "No.")]
+    assert load_tasks(write_value(tmp_path / "t.jsonl", text)) == [Task("a", "Mend it."), Task("b", "No.")]
 
 
 def test_tasks_of_trajectories(tmp_path: Path) -> None:
-    written(tmp_path / "a" / "a.traj.json", mini_traj("a", 1, 0.1, "Mend\nit."))
+    write_value(tmp_path / "a" / "a.traj.json", mini_traj("a", 1, 0.1, "Mend\nit."))
     assert load_tasks(tmp_path) == [Task("a", "Mend it.")]
 
 
@@ -97,10 +91,10 @@ def only(runs: list[InstanceRun]) -> InstanceRun:
 
 def test_what_a_recording_states(tmp_path: Path) -> None:
     """Of the whole run, or of each call; predictions and reports beside it are no problems."""
-    written(tmp_path / "a" / "a.traj", traj(3, 1.25))
-    written(tmp_path / "b" / "b.traj.json", mini_traj("b", 2, 0.5))
-    written(tmp_path / "preds.json", {"a": {"model_patch": ""}})
-    written(tmp_path / "notes.json", {"x": 1})
+    write_value(tmp_path / "a" / "a.traj", traj(3, 1.25))
+    write_value(tmp_path / "b" / "b.traj.json", mini_traj("b", 2, 0.5))
+    write_value(tmp_path / "preds.json", {"a": {"model_patch": ""}})
+    write_value(tmp_path / "notes.json", {"x": 1})
     runs, problems = load_recorded_runs(tmp_path, "raw", InstanceNamer([]))
     assert [(run.instance, run.usd, run.turns, run.source) for run in runs] == [
         ("a", 1.25, 3, "stated"),
@@ -113,26 +107,26 @@ def test_what_a_recording_states(tmp_path: Path) -> None:
 def test_usage_at_list_prices(tmp_path: Path) -> None:
     """Where the recording states no cost, and wherever other prices are asked for."""
     value = mini_traj("a", 2, 0.5)
-    path = written(tmp_path / "a.traj.json", value)
+    path = write_value(tmp_path / "a.traj.json", value)
     prices = find_prices("claude-sonnet-4-5")
     asked = only(load_recorded_runs(path, "raw", InstanceNamer([]), prices)[0])
     assert asked.usd == pytest.approx(2 * prices.cost_usage(Usage(input=1_000, output=10)))
     assert asked.source == "usage"
     for message in value["messages"]:
         message.get("extra", {}).pop("cost", None)
-    own = only(load_recorded_runs(written(path, value), "raw", InstanceNamer([]))[0])
+    own = only(load_recorded_runs(write_value(path, value), "raw", InstanceNamer([]))[0])
     assert own.usd == pytest.approx(2 * find_prices("gpt-5").cost_usage(Usage(input=1_000, output=10)))
 
 
 def test_an_unknown_cost(tmp_path: Path) -> None:
     """A stated 0 means that the scaffold knew no price."""
-    run = only(load_recorded_runs(written(tmp_path / "a.traj", traj(3, 0.0)), "raw", InstanceNamer([]))[0])
+    run = only(load_recorded_runs(write_value(tmp_path / "a.traj", traj(3, 0.0)), "raw", InstanceNamer([]))[0])
     assert (run.usd, run.source) == (None, "unknown")
 
 
 def test_attempts_count_together(tmp_path: Path) -> None:
     """A retrying agent's attempts are one run of the instance."""
-    path = written(tmp_path / "a.traj", {"attempts": [traj(3, 1.0), traj(2, 0.5)]})
+    path = write_value(tmp_path / "a.traj", {"attempts": [traj(3, 1.0), traj(2, 0.5)]})
     run = only(load_recorded_runs(path, "raw", InstanceNamer(["a"]))[0])
     assert (run.instance, run.usd, run.turns) == ("a", 1.5, 5)
 
@@ -251,7 +245,7 @@ HEADER = "strategy,instance_id,cost,summary_cost,turn_count,resolved\n"
 
 def test_a_table(tmp_path: Path) -> None:
     """Summaries are added to the cost; an empty cell is not known."""
-    path = written(tmp_path / "t.csv", HEADER + "raw,a,1.0,0.5,7,1\nmasking,b,,,9,\n")
+    path = write_value(tmp_path / "t.csv", HEADER + "raw,a,1.0,0.5,7,1\nmasking,b,,,9,\n")
     first, second = load_table_runs(path, "") or []
     assert (first.strategy, first.usd, first.summary_usd, first.turns, first.solved) == ("raw", 1.5, 0.5, 7, True)
     assert (second.usd, second.source, second.solved) == (None, "unknown", None)
@@ -259,7 +253,7 @@ def test_a_table(tmp_path: Path) -> None:
 
 
 def test_another_column(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", "instance_id,usd,experiment\na,1,N=21\n")
+    path = write_value(tmp_path / "t.csv", "instance_id,usd,experiment\na,1,N=21\n")
     assert only(load_table_runs(path, "", "experiment") or []).strategy == "N=21"
     with pytest.raises(FormatError, match=r"t\.csv:1: no column 'strategy' names the strategy; .*--by.*NAME="):
         load_table_runs(path, "")
@@ -279,11 +273,11 @@ def test_another_column(tmp_path: Path) -> None:
 )
 def test_a_broken_table(tmp_path: Path, rows: str, expected: str) -> None:
     with pytest.raises(FormatError, match=expected):
-        load_table_runs(written(tmp_path / "t.csv", HEADER + rows), "")
+        load_table_runs(write_value(tmp_path / "t.csv", HEADER + rows), "")
 
 
 def test_no_table(tmp_path: Path) -> None:
-    assert load_table_runs(written(tmp_path / "a.traj", traj(1, 0.1)), "") is None
+    assert load_table_runs(write_value(tmp_path / "a.traj", traj(1, 0.1)), "") is None
     assert load_table_runs(tmp_path, "") is None
     with pytest.raises(FormatError, match="no column `cost`"):
-        load_table_runs(written(tmp_path / "t.csv", "instance_id,strategy\na,raw\n"), "")
+        load_table_runs(write_value(tmp_path / "t.csv", "instance_id,strategy\na,raw\n"), "")
