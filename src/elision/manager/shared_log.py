@@ -289,7 +289,7 @@ class LogWriter:
         `has_same_turns` tells whether it agrees with the log now.
         """
         unsaved = branch.unsaved
-        before = branch.log
+        before, head = branch.log, branch.log.state.head
         sent = _take_sent(unsaved, theirs)
         if unsaved:
             branch.log = self.logs.make_log([*before.events[: branch.saved_events], *theirs, *sent])
@@ -304,6 +304,9 @@ class LogWriter:
                 if isinstance(event, TurnAmended):
                     branch.totals.remove_newest(event.turn.index)
             branch.nodes |= map_nodes(theirs)
+        if branch.history is not None and branch.log.state.head != head:
+            # What the client sent is no longer what the log has.
+            branch.history.ingested_head = None
         branch.saved_events += len(theirs)
         branch.exists = True
         branch.diverged = True
