@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final
 
-from elision.providers.live.parsed_message import Piece
 from elision.providers.provider import Provider
 from elision.providers.provider_table import find_message_provider
 
@@ -44,11 +43,7 @@ NOTE_TRIMMED: Final = (
     "prompt cache. Give prepare() the whole history and let Elision shorten it; report() shows what the cuts cost"
 )
 #: The note of a history in which our placeholders came as results.
-NOTE_PLACEHOLDERS: Final = (
-    "the history holds Elision's placeholders as results: keep your own messages and append to them; view.messages is "
-    "only for the request"
-)
-#: What `view.messages` shows in place of a result, with and without a handle.
+NOTE  #: What `view.messages` shows in place of a result, with and without a handle.
 _PLACEHOLDER: Final = re.compile(r"\[(?:t\d+\.\d+ )?[^\n]{1,1000}; [\d,]+ tokens hidden(?: \| [^\n]*)?\]")
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinFunctionType)
 
@@ -108,14 +103,3 @@ def describe_wrong_dialect(messages: Sequence[Any], chosen: Provider) -> str:
         f'dialect="{chosen.name}" is set, and the messages are those of {sign.title}: their tool results are not '
         f'hidden; set dialect="{sign.name}", or leave it "auto"'
     )
-
-
-def holds_placeholder(pieces: Iterable[Piece]) -> bool:
-    """Return whether a result of a message is one of our placeholders."""
-    for piece in pieces:
-        if piece.result is None or len(piece.result.content) != 1:
-            continue
-        text = getattr(piece.result.content[0], "text", "")
-        if text.startswith("[") and text.endswith("]") and _PLACEHOLDER.fullmatch(text):
-            return True
-    return False

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from elision.providers.anthropic.server_clearing import ClearingReport, parse_clearing_report
 from elision.providers.shared import signals
-from elision.providers.shared.json_reading import Json, mapping_in, text_in
+from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.providers.streaming.sse import SseFrame
 from elision.trajectory.foreign_text import parse_object
 
@@ -45,7 +45,7 @@ class ResponseFindings:
         """Add counts; those that a provider leaves out, or sends as null, keep their value."""
         self.usage |= {name: count for name, count in mapping_in(usage).items() if count is not None}
 
-    def add_response(self, body: Json) -> None:
+    def add_response(self, body: Mapping[str, Any]) -> None:
         """Add the fields that responses of every API have at the top."""
         self.add_counts(body.get("usage"))
         self.response_id = text_in(body.get("id")) or self.response_id
@@ -65,7 +65,7 @@ class ApiObserver(NamedTuple):
 
     is_useful_frame: Callable[[ResponseFindings, bytes], bool]
     read_event: Callable[[ResponseFindings, SseFrame], None]
-    read_body: Callable[[ResponseFindings, Json], None]
+    read_body: Callable[[ResponseFindings, Mapping[str, Any]], None]
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
