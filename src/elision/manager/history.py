@@ -7,33 +7,33 @@ gateway's messages never change, so they are compared by identity.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
 
-from elision.providers.live.client_messages import copy_structure, is_known, read_client_message
-from elision.providers.live.conversation import Conversation
-from elision.providers.live.live_renderer import Entry, LiveRenderer
-from elision.providers.live.live_turns import LiveTurns
-from elision.providers.live.parsed_message import (
+from elision.providers.live.client_messages import (
     LiveDialect,
     Location,
     ParsedMessage,
     Piece,
     chain_digest,
+    copy_structure,
     digest_pieces,
+    is_known,
     parse_message,
+    read_client_message,
     tag_pieces,
 )
+from elision.providers.live.conversation import Conversation, LiveTurns
+from elision.providers.live.live_renderer import Entry, LiveRenderer
 from elision.providers.shared.json_reading import text_in
 from elision.trajectory.turn import Message, ObservationRole
 
-_PLACEHOLDERS: Final = (
-    "the history holds Elision's placeholders as results: keep your own messages and append to them; view.messages is "
-    "only for the request"
-)
+#: What `view.messages` shows in place of a result, with and without a handle.
+_PLACEHOLDER: Final = re.compile(r"\[(?:t\d+\.\d+ )?[^\n]{1,1000}; [\d,]+ tokens hidden(?: \| [^\n]*)?\]")
 #: Newest messages that are compared at every call.
 _ALWAYS_COMPARED: Final = 64
 #: First messages that are looked at in every call, as the newest are: clients mark them for the prompt cache.

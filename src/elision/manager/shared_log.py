@@ -7,11 +7,8 @@ dropped: the turns are in the client's messages, and the decision is made again.
 
 A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
 
-Where the store cannot read what it has of a log, the log in memory is written whole to a new session beside it.
-
-What fails in a call without ending it: logged, redacted, and reported in the diagnostics of the call.
-
-Make the logs of one context manager: under its strategy and prices, with its extractors and redaction.
+Where the store cannot read what it has of a log, the log in memory is written whole to a new session beside it. What
+fails without ending a call is logged, redacted, and reported in the diagnostics of the call.
 """
 
 from __future__ import annotations
