@@ -26,7 +26,14 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests.figures import FIGURES, ReportFigures
-from tests.processes import MARK, kill_leftovers, mark_descendants, restore_interrupts
+from tests.processes import (
+    MARK,
+    kill_leftovers,
+    leave_out_certificates,
+    make_index_environment,
+    mark_descendants,
+    restore_interrupts,
+)
 from tests.soak import SOAK
 
 ROOT = Path(__file__).parents[1]
@@ -136,6 +143,7 @@ def pytest_configure() -> None:
     gc.disable()
     restore_interrupts()
     mark_descendants()
+    leave_out_certificates()
     # What is registered first runs last: servers that tests share are ended by then, each by whoever started it.
     atexit.register(_end_leftovers)
 
@@ -207,7 +215,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist and the wheel of this checkout."""
     folder = tmp_path_factory.mktemp("dist")
     command = [str(Path(sys.executable).with_name("uv")), "build", "--quiet", "--out-dir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    environment = make_index_environment()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode:
         pytest.skip(f"nothing could be built here: {done.stderr.strip()[-200:]}")
     return folder

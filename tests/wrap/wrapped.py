@@ -31,6 +31,7 @@ def make_environment(home: Path, upstream: str, **more: str) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),
         "LANG": "C.UTF-8",
+        "SSL_CERT_FILE": os.environ["SSL_CERT_FILE"],
         "AGENT_CONTEXT_STRATEGY": EAGER,
         "AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": upstream,
         "AGENT_CONTEXT_GATEWAY_UPSTREAM_ANTHROPIC": upstream,
