@@ -41,7 +41,7 @@ _FOLDER_NUMBERS = itertools.count()
 _PATIENT = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 # Quick runs are the same every time: a red `make test` must be about the change at hand. Soaks look for what is new.
-settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True, suppress_health_check=_PATIENT)
+settings.register_profile("quick", max_examples=10, deadline=None, derandomize=True, suppress_health_check=_PATIENT)
 settings.register_profile("soak", max_examples=300, deadline=None, suppress_health_check=_PATIENT)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "soak" if SOAK else "quick"))
 
