@@ -56,7 +56,11 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 
 
 def _run(command: list[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in make_index_environment().items() if not name.startswith(("PYTHON", "AGENT_CONTEXT"))}
+    clean = {
+        name: value
+        for name, value in make_index_environment().items()
+        if not name.startswith(("PYTHON", "AGENT_CONTEXT"))
+    }
     return subprocess.run(
         [str(part) for part in command],
         capture_output=True,
