@@ -185,7 +185,8 @@ def test_a_fork_leaves_the_gateway_alone(provider: Playback, tmp_path: Path) -> 
     A base URL that the user set before decides where requests are forwarded to, if no setting does.
     """
     # An empty variable is a setting that nobody gave.
-    more = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "OPENAI_BASE_URL": f"{provider.url}/v1"}
+    unset = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "AGENT_CONTEXT_TOKENS": ""}
+    more = {**unset, "OPENAI_BASE_URL": f"{provider.url}/v1"}
     fork = "import os, warnings; warnings.simplefilter('ignore')\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n"
     done = run_program(fork + CHAT, tmp_path, "http://127.0.0.1:9", **more)
     assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
