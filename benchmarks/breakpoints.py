@@ -19,8 +19,8 @@ from benchmarks.recordings import load_recordings
 from elision.engine import Log
 from elision.lab.replay import replay_run
 from elision.lab.run_as_recorded import add_recorded_head, sizer
+from elision.lab.run_loading import find_named_prices
 from elision.strategies.spec import parse_strategy
-from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.cache import PromptCache
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Trajectory

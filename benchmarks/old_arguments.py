@@ -25,12 +25,12 @@ from benchmarks.recordings import load_recordings
 from elision.lab.evidence import EvidenceTally, collect_evidence
 from elision.lab.replay import replay_run
 from elision.lab.run_as_recorded import add_recorded_head, sizer
+from elision.lab.run_loading import find_named_prices
 from elision.strategies.gist import KnownIdentifiers
 from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.selectors import Rule
 from elision.summarizers.touched_files import FileTouch, list_touches
-from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.tokens import Sizer

@@ -26,10 +26,9 @@ from elision.engine.money import count_output_tokens
 from elision.lab.recorded_requests import RecordedRequest
 from elision.lab.replay import replay_run
 from elision.lab.run_as_recorded import add_recorded_head, calls, size_run, sizer
-from elision.lab.run_loading import RECOMMENDED
+from elision.lab.run_loading import RECOMMENDED, find_named_prices
 from elision.lab.sent_rows import replay_as_sent
 from elision.strategies.spec import parse_strategy
-from elision.testing.loop.loop_study import find_named_prices
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from elision.cli.app import app
 from elision.errors import SpecError
-from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices
+from elision.lab.replay_summarizer import ReplaySummarizer
 from elision.lab.report import terminal, wording
 from elision.lab.report.replay_report import build_replay_report
 from elision.lab.results import Study
-from elision.lab.run_loading import Loaded, StudySettings, load_runs, parse_candidates
+from elision.lab.run_loading import Loaded, StudySettings, find_named_prices, load_runs, parse_candidates
 from elision.lab.study import run_study
 from elision.summarizers.prompt import SummaryPrompt
 from elision.testing.request_checks import find_problems
@@ -292,5 +292,5 @@ def _cache_option(options: list[str], folder: Path) -> list[str]:
 
 
 def test_prices_by_set_or_model() -> None:
-    assert find_summarizer_prices("qwen3-coder") == find_price_set("qwen3-coder")
-    assert find_summarizer_prices("claude-haiku-4-5") == find_prices("claude-haiku-4-5")
+    assert find_named_prices("qwen3-coder") == find_price_set("qwen3-coder")
+    assert find_named_prices("claude-haiku-4-5") == find_prices("claude-haiku-4-5")

@@ -64,13 +64,13 @@ def closed_loop(
 
     from elision.cli.outputs import check_outputs, replace_file
     from elision.lab.report.report import Sentence
+    from elision.lab.run_loading import find_named_prices
     from elision.testing.loop.closed_loop import FAMILIES, Variant
     from elision.testing.loop.comparison import format_comparisons, render_chart
     from elision.testing.loop.loop_study import (
         PRICES,
         VARIANTS,
         LoopSettings,
-        find_named_prices,
         parse_knobs,
         run_loop_study,
     )

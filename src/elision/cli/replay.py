@@ -332,7 +332,8 @@ def _choose_summarizer(
             raise SpecError(f"{named[0]}: no model writes summaries; give --summarizer too, such as openai:gpt-5-mini")
         return None
     from elision.config import load_settings
-    from elision.lab.replay_summarizer import ReplaySummarizer, find_summarizer_prices, select_access
+    from elision.lab.replay_summarizer import ReplaySummarizer, select_access
+    from elision.lab.run_loading import find_named_prices
     from elision.summarizers.endpoints import find_default_folder
 
     found = load_settings()
@@ -341,7 +342,7 @@ def _choose_summarizer(
         base_url=base_url or "",
         cache=cache or find_default_folder(os.environ),
         environment=select_access(os.environ),
-        prices=find_summarizer_prices(prices) if prices else None,
+        prices=find_named_prices(prices) if prices else None,
         prompt=found.prompt,
         temperature=found.summary_temperature,
         seconds=found.summary_seconds,

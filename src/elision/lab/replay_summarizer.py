@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from elision.errors import PriceError, SpecError
+from elision.errors import SpecError
 from elision.strategies.strategy import Strategy
 from elision.summarizers.endpoints import AnswerCache, AnswerCounts, CachedEndpoint, strip_credentials
 from elision.summarizers.factory import ACCESS_VARIABLES, make_summarizer
 from elision.summarizers.model_summarizer import ModelSummarizer, SummaryRetryPolicy
 from elision.summarizers.prompt import BUILT_IN, SummaryPrompt
-from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 
@@ -109,14 +108,6 @@ class SummarizerReport:
 def select_access(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of `environment` that a summarizer looks at."""
     return {name: environment[name] for name in ACCESS_VARIABLES if name in environment}
-
-
-def find_summarizer_prices(name: str) -> Prices:
-    """Return the prices of a set or of a model. Raises PriceError."""
-    try:
-        return find_price_set(name)
-    except PriceError:
-        return find_prices(name)
 
 
 def has_summaries(strategy: Strategy) -> bool:

@@ -22,12 +22,12 @@ _Result = TypeVar("_Result")
 class WorkerPool:
     """Processes that do the same work. Use it in a `with` statement: an error, or Ctrl-C, ends them.
 
-    set_up: called in each process with `arguments`.
+    shared: what the work takes before the arguments of each task; a process gets it once.
     """
 
-    def __init__(self, jobs: int, set_up: Callable[..., None], *arguments: Any) -> None:
+    def __init__(self, jobs: int, *shared: Any) -> None:
         self._others = set(active_children())
-        self._pool = ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=(set_up, arguments))
+        self._pool = ProcessPoolExecutor(jobs, initializer=_set_up_worker, initargs=shared)
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -43,9 +43,9 @@ class WorkerPool:
     def run(
         self, work: Callable[..., _Result], tasks: Sequence[tuple[Any, ...]]
     ) -> Iterator[tuple[tuple[Any, ...], _Result] | None]:
-        """Yield each task, which has the arguments of `work`, with its result as it ends; None after each look."""
+        """Yield each task, which has the last arguments of `work`, with its result as it ends; None after each look."""
         with hold_interrupts():
-            futures = {self._pool.submit(work, *task): task for task in tasks}
+            futures = {self._pool.submit(_do_task, work, task): task for task in tasks}
         waiting = set(futures)
         while waiting:
             # A limited wait, so that Ctrl-C is noticed at once.
@@ -55,9 +55,18 @@ class WorkerPool:
             yield None
 
 
-def _set_up_worker(set_up: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+#: In a worker: what it shares with all tasks.
+_shared: tuple[Any, ...] = ()
+
+
+def _set_up_worker(*shared: Any) -> None:
+    global _shared
+    _shared = shared
     ignore_interrupts()
-    set_up(*arguments)
+
+
+def _do_task(work: Callable[..., _Result], task: tuple[Any, ...]) -> _Result:
+    return work(*_shared, *task)
 
 
 def ignore_interrupts() -> None:

@@ -21,7 +21,7 @@ from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import CacheAwareSchedule, HindsightSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
-from elision.trajectory.price_lookup import find_flagship_prices, find_prices
+from elision.trajectory.price_lookup import find_flagship_prices, find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Problem, Trajectory
@@ -111,6 +111,14 @@ class ModelUse:
             return find_prices(self.model, on=self.day)
         except PriceError:
             return find_flagship_prices(self.model)
+
+
+def find_named_prices(name: str) -> Prices:
+    """Return the prices of a set or of a model. Raises PriceError."""
+    try:
+        return find_price_set(name)
+    except PriceError:
+        return find_prices(name)
 
 
 def list_model_uses(runs: Iterable[Trajectory]) -> list[ModelUse]:

@@ -132,23 +132,6 @@ class RunOutcome:
     sent: SentSummary = field(default_factory=SentSummary)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One candidate's part of a run's progress, in two halves of length `half` from `start` on."""
-
-    report: Callable[[float], None]
-    start: float
-    half: float
-
-    def report_half(self, share: float) -> None:
-        """Report that `share` of the first half is done."""
-        self.report(self.start + self.half * share)
-
-    def watch_second_half(self, turns: int) -> Callable[[Log], None]:
-        """Return what reports a replay's passes over `turns` turns as the second half."""
-        return lambda session: self.report(self.start + self.half * (1 + len(session.state.turns) / turns))
-
-
 def _replay_in_processes(
     runs: Sequence[Trajectory],
     known: Sequence[Evidence],
@@ -164,7 +147,7 @@ def _replay_in_processes(
             yield place, replay_candidates(run, known[place], common[place], settings, report)
         return
     tasks = [(place, runs[place], known[place], common[place], settings) for place in _order_runs(runs, jobs)]
-    with WorkerPool(jobs, _share_progress, board.shares) as pool:
+    with WorkerPool(jobs, board.shares) as pool:
         for done in pool.run(_replay_in_worker, tasks):
             if done is None:
                 board.report()
@@ -180,19 +163,16 @@ def _order_runs(runs: Sequence[Trajectory], jobs: int) -> list[int]:
     return places[::-1][: jobs - 1] + places[: len(places) - (jobs - 1)]
 
 
-#: In a worker: where each run says how much of it is done.
-_shares: MutableSequence[float] = []
-
-
-def _share_progress(shares: MutableSequence[float]) -> None:
-    global _shares
-    _shares = shares
-
-
 def _replay_in_worker(
-    place: int, run: Trajectory, known: Evidence, common: frozenset[str], settings: StudySettings
+    shares: MutableSequence[float],
+    place: int,
+    run: Trajectory,
+    known: Evidence,
+    common: frozenset[str],
+    settings: StudySettings,
 ) -> RunOutcome:
-    return replay_candidates(run, known, common, settings, partial(_shares.__setitem__, place))
+    """Replay a run. shares: where each run says how much of it is done."""
+    return replay_candidates(run, known, common, settings, partial(shares.__setitem__, place))
 
 
 def replay_candidates(
@@ -209,11 +189,13 @@ def replay_candidates(
     already; no strategy is replayed on top of it then.
     """
     replays = _RunReplays(run, known, common, settings, as_sent)
+
+    def report_candidate(number: int, share: float) -> None:
+        report((number + share) / len(settings.candidates))
+
     for number, candidate in enumerate(settings.candidates):
-        # Half of each candidate's share is its yardstick, half its replay.
-        step = _Step(report, number / len(settings.candidates), 0.5 / len(settings.candidates))
         try:
-            replays.add_candidate(candidate, step)
+            replays.add_candidate(candidate, partial(report_candidate, number))
         except BudgetError as error:
             left_out = _new_problem(run, f"left out, since it does not fit {candidate.label}: {error}")
             return RunOutcome([], [left_out], replays.uses)
@@ -252,15 +234,18 @@ class _RunReplays:
         self.problems: list[Problem] = []
         self.uses: list[SummarizerUse] = []
 
-    def add_candidate(self, candidate: Candidate, step: _Step) -> None:
-        """Replay the run under `candidate`. Raises BudgetError where it does not fit."""
+    def add_candidate(self, candidate: Candidate, report: Callable[[float], None]) -> None:
+        """Replay the run under `candidate`. Raises BudgetError where it does not fit.
+
+        report: called with the share of this candidate's work that is done: half is its yardstick, half its replay.
+        """
         strategy = candidate.strategy
         summarizer = None
         if self._settings.summarizer is not None and has_summaries(strategy):
             summarizer = self._settings.summarizer.make_model_summarizer()
         best = None
         if self._settings.hindsight and summarizer is None:
-            best = self._find_hindsight(strategy, step.report_half)
+            best = self._find_hindsight(strategy, lambda share: report(share / 2))
         if isinstance(strategy.schedule, HindsightSchedule):
             if best is None:
                 self.problems.append(_new_problem(self._run, f"{candidate.label}: {NO_HINDSIGHT}"))
@@ -271,7 +256,10 @@ class _RunReplays:
             # What happened is what this strategy does.
             result = self.as_sent.replay
         else:
-            result = self._replay(strategy, summarizer, watch=step.watch_second_half(len(self._run.turns)))
+            turns = len(self._run.turns)
+            result = self._replay(
+                strategy, summarizer, watch=lambda session: report((1 + len(session.state.turns) / turns) / 2)
+            )
         on_top = None
         if self.as_sent.sent.cuts and candidate.label in self._labels_on_top:
             on_top = self._replay(strategy, summarizer, is_cut=True)

@@ -163,10 +163,6 @@ def _show_tiles(tiles: Tiles) -> str:
     return f'<dl class="tiles">{shown}</dl>'
 
 
-def _show_divider(divider: Divider) -> str:
-    return f'<h3 class="divider">{escape_text(divider.text)}</h3>'
-
-
 def _show_words(words: Words) -> str:
     pieces = [words] if isinstance(words, str) else words
     return "".join(
@@ -314,6 +310,6 @@ _SHOWN_BY: Final[Mapping[type, Callable[[Any], str]]] = {
     Glossary: _show_glossary,
     Tiles: _show_tiles,
     Explorer: _show_explorer,
-    Divider: _show_divider,
+    Divider: lambda divider: f'<h3 class="divider">{escape_text(divider.text)}</h3>',
     ViewEntry: _show_entry,
 }

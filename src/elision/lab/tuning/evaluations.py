@@ -290,17 +290,5 @@ class RunEvaluator:
                 yield place, strategy, evaluation
 
 
-#: In a process of the pool: the runs, and what is asked of each.
-_work: tuple[PreparedRuns, StudySettings] | None = None
-
-
-def share_work(prepared: PreparedRuns, settings: StudySettings) -> None:
-    """Set up a process of the pool."""
-    global _work
-    _work = prepared, settings
-
-
-def _replay_in_process(place: int, strategy: Strategy) -> Evaluation:
-    assert _work is not None
-    prepared, settings = _work
+def _replay_in_process(prepared: PreparedRuns, settings: StudySettings, place: int, strategy: Strategy) -> Evaluation:
     return prepared.replay(place, strategy, settings)

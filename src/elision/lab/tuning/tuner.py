@@ -24,7 +24,6 @@ from elision.lab.tuning.evaluations import (
     RunEvaluator,
     open_evaluations,
     prepare_runs,
-    share_work,
 )
 from elision.lab.tuning.search_space import (
     FAMILIES,
@@ -187,7 +186,7 @@ class _TuningWork:
         nothing interrupted it."""
         settings = self.settings.study_settings
         jobs = min(jobs, len(self.prepared.runs) * 8)
-        pool = WorkerPool(jobs, share_work, self.prepared, settings) if jobs > 1 else None
+        pool = WorkerPool(jobs, self.prepared, settings) if jobs > 1 else None
         evaluator = RunEvaluator(self.prepared, settings, self.evaluations, self._report_progress, pool)
         self.evaluator = evaluator
         try:

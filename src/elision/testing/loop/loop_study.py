@@ -16,10 +16,10 @@ import msgspec
 
 from elision.agent.model import Model
 from elision.errors import ElisionError, SettingError
+from elision.lab.run_loading import find_named_prices
 from elision.testing.loop.closed_loop import FAMILIES, EndpointError, TaskOutcome, Variant, run_task
 from elision.testing.loop.comparison import Comparison, compare_variants
 from elision.testing.loop.task_plan import Knobs
-from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 
 VARIANTS: Final = (
@@ -134,14 +134,6 @@ def do_jobs(jobs: Sequence[Job], processes: int) -> Iterator[TaskOutcome]:
 
 def do_job(job: Job) -> TaskOutcome:
     return run_task(job.family, job.seed, job.variant, find_named_prices(job.prices), job.knobs)
-
-
-def find_named_prices(name: str) -> Prices:
-    """Return a price set, or the prices of a model."""
-    try:
-        return find_price_set(name)
-    except ElisionError:
-        return find_prices(name)
 
 
 def parse_knobs(pairs: Iterable[str]) -> Knobs:

@@ -245,7 +245,7 @@ class ToolWorld(World):
             return "all steps are done"
         return f"step {number}: need {self.describe_needs(self.needs[number - 1])}"
 
-    def judge_step(self, number: Any, values: Any, is_possible: Callable[[str], bool]) -> str:
+    def judge_step(self, number: Any, values: Any, is_possible: Callable[[str], object]) -> str:
         """Take the values of a step, and return what becomes of it.
 
         is_possible: whether a value exists at all; one that does not is always rejected.

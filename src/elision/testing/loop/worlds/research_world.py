@@ -85,7 +85,8 @@ class ResearchWorld(ToolWorld):
         if action.name == "search_pages":
             return self._search_pages(str(arguments.get("text")))
         if action.name == "answer":
-            text = self.judge_step(arguments.get("question"), arguments.get("figures"), _is_figure)
+            is_figure = re.compile(r"\d+\.\d{2}").fullmatch
+            text = self.judge_step(arguments.get("question"), arguments.get("figures"), is_figure)
             return ActionResult(text=text, error=" accepted" not in text)
         if action.name == "list_answers":
             return ActionResult(text=self.describe_progress())
@@ -113,7 +114,3 @@ class ResearchWorld(ToolWorld):
             f"compares, "
             f"and on which pages they are. {self.ask_for_report()}"
         )
-
-
-def _is_figure(value: str) -> bool:
-    return re.fullmatch(r"\d+\.\d{2}", value) is not None
