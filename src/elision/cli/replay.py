@@ -254,14 +254,13 @@ def _report_stored_study(
     check_study_extra("--report")
     from elision.cli import studies
     from elision.cli.outputs import check_outputs
-    from elision.lab.run_loading import describe_models
 
     if sql is not None:
         studies.print_query(url, sql, output)
         return
     check_outputs(files)
-    found = studies.load_replay_study(url)
-    _report_study(found.study, files, describe_models(found.recorded), found.priced, output)
+    result, recorded, priced = studies.load_replay_study(url)
+    _report_study(result, files, recorded, priced, output)
 
 
 def _report_study(

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from elision.errors import SpecError
 from elision.lab.report.figures import format_count, format_duration, format_plural, neutralize_text
 from elision.lab.report.report import Column, Table, TableRow
 from elision.lab.results import Study
-from elision.lab.run_loading import StudySettings, describe_prices_of
+from elision.lab.run_loading import StudySettings, describe_models, describe_prices_of
 from elision.study.audit_study import AuditWork, build_audit
 from elision.study.manifest import Shard
 from elision.study.run_sample import describe_settings, prepare_study, restore_settings
@@ -176,23 +175,17 @@ def describe_progress(progress: RunnerProgress) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedStudy:
-    """A study's report. recorded: models and bills of its runs. priced: as what they are priced."""
+def load_replay_study(url: str) -> tuple[Study, str, str]:
+    """Return what the study at `url` has found so far, the models and bills of its runs, and as what they are priced.
 
-    study: Study
-    recorded: list[tuple[str, int, float | None]]
-    priced: str
-
-
-def load_replay_study(url: str) -> LoadedStudy:
-    """Return what the study at `url` has found so far. Raises FormatError where none is."""
+    Raises FormatError where there is no study.
+    """
     with open_study(url, "replay") as tables:
         settings = restore_settings(tables.plan, Pricing(**tables.plan.options["price_options"]).choose())
         study = build_study(tables, settings)
         uses = list_uses(tables)
         priced = describe_prices_of(uses, settings.prices) if uses else ""
-        return LoadedStudy(study, list_billed_models(tables), priced)
+        return study, describe_models(list_billed_models(tables)), priced
 
 
 def print_query(url: str, sql: str, output: Output) -> None:

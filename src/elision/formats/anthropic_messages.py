@@ -7,10 +7,9 @@ from typing import Any
 
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
+    MESSAGES,
     Fragment,
-    Layout,
     RecordedConversation,
-    get_messages,
     is_mostly_valid,
     is_same_response,
     preview_conversations,
@@ -33,7 +32,6 @@ from elision.providers.shared.json_reading import (
 )
 from elision.trajectory.usage import Usage
 
-LAYOUT = Layout(required_text='"role"', messages_of=get_messages, is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "user", "assistant"))
 #: Roles that other dialects have and this one does not: a sign of theirs, and no slip.
 _FOREIGN_ROLES = frozenset(("tool", "function", "developer"))
@@ -47,11 +45,11 @@ class AnthropicMessagesReader:
     name = "anthropic-messages"
 
     def sniff(self, document: Document) -> bool:
-        found = preview_conversations(document, LAYOUT)
+        found = preview_conversations(document, MESSAGES)
         return all(map(_has_valid_messages, found)) and any(map(_has_dialect_signs, found))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
+        return read_conversations(document, MESSAGES, format=self.name, feed=_feed_conversation)
 
 
 def _has_valid_messages(conversation: RecordedConversation) -> bool:

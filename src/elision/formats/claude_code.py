@@ -461,11 +461,7 @@ def read_system_prompt(line: Json) -> Content:
 
 def _join_fields(*names: str) -> Callable[[Json], Content]:
     """Return a reader that joins the texts of some fields. Lists of texts and of objects with a text are flattened."""
-
-    def texts_of(attachment: Json) -> Content:
-        return make_content(join_lines(_flatten_text(attachment.get(name)) for name in names))
-
-    return texts_of
+    return lambda attachment: make_content(join_lines(_flatten_text(attachment.get(name)) for name in names))
 
 
 def _flatten_text(value: object) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -74,6 +74,10 @@ def get_messages(outer: Json) -> list[Any] | None:
     """Return the list under `messages`, where most objects hold them."""
     held = outer.get("messages")
     return held if isinstance(held, list) else None
+
+
+#: Of objects that hold `messages`, each with a role.
+MESSAGES: Final = Layout(required_text='"role"', messages_of=get_messages, is_message=lambda outer: "role" in outer)
 
 
 def unwrap_request(value: object) -> Json:

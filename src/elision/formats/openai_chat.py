@@ -7,10 +7,9 @@ from typing import Any
 
 from elision.formats.assembler import Assembler
 from elision.formats.conversations import (
+    MESSAGES,
     Fragment,
-    Layout,
     RecordedConversation,
-    get_messages,
     is_mostly_valid,
     is_same_response,
     preview_conversations,
@@ -31,7 +30,6 @@ from elision.providers.shared.json_reading import (
     text_in,
 )
 
-LAYOUT = Layout(required_text='"role"', messages_of=get_messages, is_message=lambda outer: "role" in outer)
 _ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 _CONTENT_FIELDS = frozenset(("content", "tool_calls", "function_call", "refusal", "reasoning_content", "reasoning"))
 
@@ -42,11 +40,11 @@ class OpenAIChatReader:
     name = "openai-chat"
 
     def sniff(self, document: Document) -> bool:
-        found = preview_conversations(document, LAYOUT)
+        found = preview_conversations(document, MESSAGES)
         return bool(found) and all(map(_is_chat, found))
 
     def read(self, document: Document) -> Iterator[RunOrProblem]:
-        return read_conversations(document, LAYOUT, format=self.name, feed=_feed_conversation)
+        return read_conversations(document, MESSAGES, format=self.name, feed=_feed_conversation)
 
 
 def _is_chat(conversation: RecordedConversation) -> bool:

@@ -203,7 +203,12 @@ def find_factor(strategy: Strategy, *, scaffold: str = SWE_AGENT, one_model: boo
     if not taken:
         return None
     factors = [each.factor for each in taken]
-    return TurnFactor(low=min(factors), high=max(factors), basis=_describe_basis(taken))
+    first = taken[0]
+    models = first.model if len(taken) == 1 else f"{len(taken)} models"
+    size = f"window={first.window}" if first.strategy == Masking.name else f"N={first.every}"
+    instances = min(each.instances for each in taken)
+    basis = f"{first.strategy}, {size}: {first.scaffold}, {models}, {instances} instances"
+    return TurnFactor(low=min(factors), high=max(factors), basis=basis)
 
 
 def _list_alike(strategy: Strategy, scaffold: str) -> list[TurnMeasurement]:
@@ -243,13 +248,6 @@ def _measure_distance(measured: TurnMeasurement, sizes: tuple[int, int]) -> floa
     """Return how many times the sizes are those of `measured`, as a logarithm: 10 is as far from 20 as from 5."""
     pairs = zip((measured.window, measured.every), sizes, strict=True)
     return max(abs(math.log(max(ours, 1) / max(theirs, 1))) for ours, theirs in pairs)
-
-
-def _describe_basis(taken: Sequence[TurnMeasurement]) -> str:
-    kind = taken[0].strategy
-    models = taken[0].model if len(taken) == 1 else f"{len(taken)} models"
-    size = f"window={taken[0].window}" if kind == Masking.name else f"N={taken[0].every}"
-    return f"{kind}, {size}: {taken[0].scaffold}, {models}, {min(each.instances for each in taken)} instances"
 
 
 def _parse_factors(text: str) -> dict[str, float]:

@@ -54,7 +54,12 @@ class Forecast:
 
 def forecast_session(strategy: Strategy, prices: Prices) -> Forecast:
     """Run `strategy` over the typical session. Raises BudgetError where its head and newest turn do not fit."""
-    session = Log.fold((), LogSetup(_estimate_strategy(strategy), prices, Sizer(make_counter("estimate"))))
+    shared = {option.name: getattr(strategy, option.name) for option in fields(Strategy)}
+    if not strategy.placeholder:
+        # One text for all placeholders, as long as they are on average: nobody reads them here.
+        shared |= {"gist": 0, "placeholder": _fill("hidden ", ACCOUNT_TOKENS + strategy.gist // 2)}
+    estimated = _EstimatedStrategy(of=strategy, **shared)
+    session = Log.fold((), LogSetup(estimated, prices, Sizer(make_counter("estimate"))))
     task = Message(role="user", content=(Text("Find out why the tests fail, and mend it."),))
     session.set_head(Head(messages=(task,), hidden_tokens=HEAD_TOKENS - CHARS_PER_TOKEN * 3))
     first_placeholder = first_summary = None
@@ -100,15 +105,6 @@ def is_due_by_turns(strategy: Strategy) -> bool:
     if rhythm is None or rhythm.counts_tokens:
         return False
     return isinstance(strategy.schedule, EveryTurnSchedule) and strategy.budget is None and not strategy.rules
-
-
-def _estimate_strategy(strategy: Strategy) -> Strategy:
-    """`strategy` with one text for all placeholders, as long as they are on average: nobody reads them here."""
-    shared = {option.name: getattr(strategy, option.name) for option in fields(Strategy)}
-    if not strategy.placeholder:
-        text = _fill("hidden ", ACCOUNT_TOKENS + strategy.gist // 2)
-        shared |= {"gist": 0, "placeholder": text}
-    return _EstimatedStrategy(of=strategy, **shared)
 
 
 def _write_summary(request: SummaryRequest) -> str:

@@ -74,7 +74,9 @@ def _list_scope(study: Study) -> Iterator[Sentence]:
 
 def _build_sections(study: Study) -> Iterator[Section]:
     if study.rows:
-        text = "Dashed line: what was sent, as recorded." + wording.describe_hindsight_mark(study)
+        text = "Dashed line: what was sent, as recorded."
+        if study.hindsight and any(row.hindsight_usd is not None for row in study.totals):
+            text += " Upright mark: the cheapest schedule of the same strategy, in hindsight."
         yield Section("What each strategy costs, and what is paid for", [charts.build_costs(study)], text)
         yield Section("", list(_list_tiles(study)), only="page")
         yield Section("All strategies", [build_totals(study), *_list_totals_notes(study)])
@@ -194,8 +196,9 @@ def _show_growth(study: Study) -> Iterator[Section]:
 def _show_runs(study: Study) -> Iterator[Section]:
     """Yield the strategy of the headline run by run for a terminal, and all rows with their contexts for a page."""
     best = wording.find_featured(study)
-    rows = wording.rank_runs(study, best.strategy) if best else []
-    if best and rows:
+    rows = study.of(best.strategy) if best else []
+    if best and len(rows) > 1 and not is_raw(best.strategy):
+        rows.sort(key=lambda row: (-round(row.to_recorded or 0.0, 6), row.file, row.trajectory))
         name = wording.capitalize_word(sent_wording.name_rows(study)[best.strategy])
         title = f"{name}, run by run"
         if len(rows) > _FEW_RUNS:

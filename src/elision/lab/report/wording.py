@@ -380,14 +380,6 @@ def describe_summarizer(report: SummarizerReport) -> str:
     return text
 
 
-def rank_runs(study: Study, strategy: str) -> list[Row]:
-    """Return the runs of a strategy, most expensive against raw first; none if there is one run, or for raw."""
-    rows = study.of(strategy)
-    if len(rows) < 2 or is_raw(strategy):
-        return []
-    return sorted(rows, key=lambda row: (-round(row.to_recorded or 0.0, 6), row.file, row.trajectory))
-
-
 def explain_missing_hindsight(study: Study) -> str | None:
     """Why a strategy has no hindsight, or none has any; None where each has one."""
     if not study.hindsight:
@@ -406,13 +398,6 @@ _WITHOUT_HINDSIGHT = (
     "strategies that fold or shorten results or count tokens, for a run with a budget, with models that take turns, or"
     " with over 500 turns"
 )
-
-
-def describe_hindsight_mark(study: Study) -> str:
-    """Return what the mark of hindsight is in a chart of costs; "" where there is none."""
-    if not study.hindsight or all(row.hindsight_usd is None for row in study.totals):
-        return ""
-    return " Upright mark: the cheapest schedule of the same strategy, in hindsight."
 
 
 def _has_facts(study: Study) -> bool:
