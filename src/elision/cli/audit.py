@@ -61,9 +61,17 @@ def audit(
     from elision.cli.outputs import check_outputs, make_provenance
     from elision.lab.report.figures import format_plural
 
-    _check_study_request(study, paths, calibrate=calibrate)
     given = paths or []
-    places = list(map(Path, given)) if study.out else _choose_paths(check_memory_paths(given), output)
+    if not study.out:
+        if study.workers or study.shard:
+            raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
+        places = _choose_paths(check_memory_paths(given), output)
+    else:
+        if not given:
+            raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
+        if calibrate:
+            raise SpecError("--calibrate compares runs in memory; leave out --out")
+        places = list(map(Path, given))
     files = {"html": html_file}
     check_outputs(files, places)
     own = pricing.choose()
@@ -87,16 +95,6 @@ def audit(
         )
         reasons = [lacking] if report.silent else map(str, report.problems[:3])
         raise FormatError("no run with recorded usage was found: " + "; ".join(reasons))
-
-
-def _check_study_request(study: StudyRequest, paths: list[str] | None, *, calibrate: bool) -> None:
-    if study.out:
-        if not paths:
-            raise SpecError("--out: give the logs that the study is of: files, folders or addresses")
-        if calibrate:
-            raise SpecError("--calibrate compares runs in memory; leave out --out")
-    elif study.workers or study.shard:
-        raise SpecError("--workers and --shard are for a study; give --out FOLDER as well")
 
 
 def _choose_paths(given: Sequence[Path], output: Output) -> list[Path]:

@@ -238,17 +238,15 @@ def choose_point(
         cheapest = min(point.fit.usd for point in [*enough, default])
         near = [point for point in [*enough, default] if point.fit.usd <= NEAR * cheapest + TINY]
     else:
-        near = _list_most_visible([*points, default], default.fit)
+        most = default.fit
+        affordable = [
+            point
+            for point in [*points, default]
+            if point.fit.usd <= most.usd + TINY and point.fit.missing_turns <= most.missing_turns
+        ]
+        found = max(point.fit.evidence_found for point in affordable)
+        near = [point for point in affordable if NEAR * point.fit.evidence_found >= found - TINY]
     return min(near, key=_rank_point)
-
-
-def _list_most_visible(points: Sequence[TunedPoint], most: Row) -> list[TunedPoint]:
-    """Return those that show the most facts, of the points that neither cost nor miss more than `most`."""
-    affordable = [
-        point for point in points if point.fit.usd <= most.usd + TINY and point.fit.missing_turns <= most.missing_turns
-    ]
-    found = max(point.fit.evidence_found for point in affordable)
-    return [point for point in affordable if NEAR * point.fit.evidence_found >= found - TINY]
 
 
 def _rank_point(point: TunedPoint) -> tuple[float | str, ...]:

@@ -253,18 +253,15 @@ class ScriptedAgent:
         return self._skill.fetch(document, label if narrow and not changes else "")
 
     def _search(self, label: str, step: int, tools: frozenset[str]) -> Call | None:
-        if not self._can_use(SEARCH_TOOL, tools) or self._draw(label, step, "search") >= 0.5:
+        if not self._knobs.recalls or SEARCH_TOOL not in tools or self._draw(label, step, "search") >= 0.5:
             return None
         self.counts["recalls"] += 1
         return SEARCH_TOOL, {"query": label}
 
-    def _can_use(self, tool: str, tools: frozenset[str]) -> bool:
-        return self._knobs.recalls and tool in tools
-
     def _recall(self, hidden: Sequence[str], pattern: str, tools: frozenset[str]) -> Call | None:
         """Return the recall of what is hidden in the newest of these results; None without a placeholder or tool."""
         handle = next((found[0] for text in reversed(hidden) if (found := _HANDLE.search(text))), None)
-        if handle is None or not self._can_use(RECALL_TOOL, tools):
+        if handle is None or not self._knobs.recalls or RECALL_TOOL not in tools:
             return None
         self.counts["recalls"] += 1
         return RECALL_TOOL, {"handle": handle, "pattern": pattern}
