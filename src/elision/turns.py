@@ -28,14 +28,10 @@ from elision.errors import SettingError
 from elision.manager.manual_turns import make_head, make_turn
 from elision.providers.shared.base_renderer import format_text_summary
 from elision.strategies.gist import KnownIdentifiers
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.selectors import RuleTable
-from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
-from elision.strategies.two_tier import TwoTier
+from elision.strategies.strategy import Hybrid, Masking, Strategy, Summarization, TwoTier
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.content import make_content

@@ -17,11 +17,10 @@ from elision.engine.terms import ALL_TURNS
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.decision_context import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders
-from elision.strategies.raw import Raw
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Masking, Raw
 from elision.trajectory.events import (
     HeadSet,
     PassDecided,

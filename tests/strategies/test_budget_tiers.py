@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 from elision.engine import Log, Summarizer, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, SHORTEST_SUMMARY_TOKENS, clip_text
-from elision.strategies.cost_estimation import BLOCK_TOKENS
 from elision.strategies.decision_context import Budget
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
-from elision.strategies.schedules import FixedSchedule
+from elision.strategies.schedules import BLOCK_TOKENS, FixedSchedule
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Hybrid, Masking, Raw
 from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import SummaryRequest

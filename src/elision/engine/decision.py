@@ -21,11 +21,10 @@ from elision.engine.money import bill_summary_call
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError, SummaryCause, SummaryError, describe_error, words_of_error
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget
-from elision.strategies.cost_estimation import SummaryCall
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import FORCED, NOTHING_ELIGIBLE, Policy
+from elision.strategies.schedules import SummaryCall
 from elision.summarizers.digest import write_digest
-from elision.summarizers.request_redaction import redact_request
 from elision.summarizers.summary_acceptance import (
     MODEL_FREE,
     accept_summary,
@@ -33,6 +32,7 @@ from elision.summarizers.summary_acceptance import (
     build_request,
     count_replaced_tokens,
     estimate_call,
+    redact_request,
 )
 from elision.summarizers.summary_checks import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed

@@ -20,7 +20,7 @@ from math import inf
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from elision.strategies.extractors.wrappers import decode_json, unwrap_output
+from elision.strategies.extractors.result_text import decode_json, unwrap_output
 from elision.trajectory.items import find_gutters, find_items, find_items_by_line, find_items_uncached
 from elision.trajectory.tokens import TokenCounter
 from elision.trajectory.trajectory import join_assistant_text

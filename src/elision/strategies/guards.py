@@ -11,8 +11,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from elision.errors import SpecError
-from elision.strategies.extractors.failure import find_complaint, find_exception_line, is_refusal
-from elision.strategies.extractors.wrappers import unwrap_output
+from elision.strategies.extractors.result_text import find_complaint, find_exception_line, is_refusal, unwrap_output
 from elision.trajectory.content import Opaque, Part
 from elision.trajectory.foreign_text import digest_text
 from elision.trajectory.plan import Stop, StopHint

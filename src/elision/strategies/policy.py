@@ -9,20 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from elision.strategies.cost_estimation import (
+from elision.strategies.decision_context import Budget, DecisionContext
+from elision.strategies.folding import Folding, FoldPlan
+from elision.strategies.mask_candidates import MaskCandidates
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.schedules import (
     BLOCK_TOKENS,
+    Schedule,
     SummaryOffer,
     choose_summary_call,
     estimate_costs,
     limit_user_words,
 )
-from elision.strategies.decision_context import Budget, DecisionContext
-from elision.strategies.folding import Folding, FoldPlan
-from elision.strategies.mask_candidates import MaskCandidates
-from elision.strategies.placeholder import Placeholders
-from elision.strategies.schedules import Schedule
-from elision.strategies.selectors import Rule, Selector
-from elision.strategies.triggers import SummaryTrigger, Threshold
+from elision.strategies.selectors import Rule, Selector, SummaryTrigger, Threshold
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.plan import Key, Plan

@@ -14,14 +14,9 @@ from typing import Any, Final
 from elision.errors import SpecError
 from elision.strategies.decision_context import Budget
 from elision.strategies.guards import Guards
-from elision.strategies.hybrid import Hybrid, limit_tail
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule, Schedule
 from elision.strategies.selectors import Rule
-from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
-from elision.strategies.two_tier import TwoTier
+from elision.strategies.strategy import Hybrid, Masking, Raw, Strategy, Summarization, TwoTier, limit_tail
 
 #: At every turn, with no gist and no folding: as all publications have it.
 _PUBLISHED: Final = "schedule=every-turn, gist=0, fold=false"

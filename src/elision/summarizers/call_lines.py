@@ -16,14 +16,14 @@ from functools import lru_cache
 from typing import Any
 
 from elision.strategies.extractors import BUILT_IN
-from elision.strategies.extractors.failure import (
+from elision.strategies.extractors.result_text import (
     find_complaint,
     find_error_line,
     find_exception_line,
     find_informative_line,
+    unwrap_output,
 )
-from elision.strategies.extractors.test_reports import describe_test_run
-from elision.strategies.extractors.wrappers import unwrap_output
+from elision.strategies.extractors.shell import describe_test_run
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: What replaces the text that was cut out.

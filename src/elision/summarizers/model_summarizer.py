@@ -22,7 +22,7 @@ from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.summarizers.prompt import BUILT_IN, SummaryPrompt, build_extension, fit_prompt, list_strings
-from elision.summarizers.request_redaction import RequestRedactor
+from elision.summarizers.summary_acceptance import RequestRedactor
 from elision.summarizers.summary_checks import SummaryProblem, SummaryResult, find_problem
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices

@@ -20,7 +20,7 @@ from elision.strategies.extractors.outcome import (
     shorten_path,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
+from elision.strategies.extractors.result_text import UnwrappedOutput, unwrap_output
 from elision.trajectory.foreign_text import search_pieces
 from elision.trajectory.turn import Action, Observation
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from elision.strategies.extractors.command import Command, Stage, find_command, find_output, qualify_count
-from elision.strategies.extractors.failure import find_complaint, find_informative_line, is_refusal
 from elision.strategies.extractors.outcome import (
     PATH_KEYS,
     Outcome,
@@ -20,7 +19,13 @@ from elision.strategies.extractors.outcome import (
     format_count,
     shorten_path,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
+from elision.strategies.extractors.result_text import (
+    UnwrappedOutput,
+    find_complaint,
+    find_informative_line,
+    is_refusal,
+    unwrap_output,
+)
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that read files, and of those that list folders (globs, any case).

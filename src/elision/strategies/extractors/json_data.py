@@ -15,7 +15,7 @@ from elision.strategies.extractors.outcome import (
     matches_tool,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, decode_json, unwrap_output
+from elision.strategies.extractors.result_text import UnwrappedOutput, decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 _ERROR_KEYS = ("error", "errors", "error_message", "errorMessage", "exception")

@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 from elision.errors import CallbackError, describe_error
-from elision.strategies.extractors import files, json_data, search, shell, test_reports, web
+from elision.strategies.extractors import files, json_data, search, shell, web
 from elision.strategies.extractors.command import SHELLS
-from elision.strategies.extractors.failure import find_error_line
 from elision.strategies.extractors.outcome import (
     RESULT_CHARS,
     Extractor,
@@ -23,7 +22,7 @@ from elision.strategies.extractors.outcome import (
     matches_tool,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import unwrap_output
+from elision.strategies.extractors.result_text import find_error_line, unwrap_output
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Action, Observation, Turn
 
@@ -158,7 +157,7 @@ BUILT_IN = Extractors(
         Registration(files.describe_listing_tool, SHELLS),
         Registration(search.describe_shell_search, SHELLS),
         Registration(files.describe_shell_write, SHELLS),
-        Registration(test_reports.describe_test_run, (*SHELLS, "*test*")),
+        Registration(shell.describe_test_run, (*SHELLS, "*test*")),
         Registration(shell.describe_git_command, SHELLS),
         Registration(shell.describe_diff, SHELLS),
         Registration(web.describe_fetched_page, SHELLS),

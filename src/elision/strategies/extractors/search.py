@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from elision.strategies.extractors.command import FILTERS, Stage, find_command, find_output, qualify_count
-from elision.strategies.extractors.failure import find_complaint
 from elision.strategies.extractors.outcome import (
     Outcome,
     decode_arguments,
@@ -17,7 +16,7 @@ from elision.strategies.extractors.outcome import (
     shorten_path,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
+from elision.strategies.extractors.result_text import UnwrappedOutput, find_complaint, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that search text, and of those that search names (globs, any case).
