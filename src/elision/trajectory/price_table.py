@@ -116,12 +116,12 @@ def load_price_table() -> PriceTable:
     return parse_price_table(files("elision.trajectory").joinpath(FILE).read_text(encoding="utf-8"))
 
 
-def parse_price_table(text: str, file: str = FILE) -> PriceTable:
+def parse_price_table(text: str) -> PriceTable:
     """Return the table that `text` is. Raises PriceError, which names the file, the entry and what to write instead."""
     try:
-        document = _Fields(tomllib.loads(text), file)
+        document = _Fields(tomllib.loads(text), FILE)
     except tomllib.TOMLDecodeError as error:
-        raise PriceError(f"{file} is not valid TOML: {error}") from None
+        raise PriceError(f"{FILE} is not valid TOML: {error}") from None
     dated = document.take_date("dated")
     sources = document.take_table("sources")
     addresses = {key: sources.take(key, str) for key in tuple(sources.values)}
@@ -146,17 +146,17 @@ def parse_price_table(text: str, file: str = FILE) -> PriceTable:
         providers=MappingProxyType(providers),
         entries=entries,
         sets=MappingProxyType(sets),
-        periods=_group_periods(entries, file),
+        periods=_group_periods(entries),
     )
 
 
-def _group_periods(entries: tuple[PriceEntry, ...], file: str) -> Mapping[str, tuple[PriceEntry, ...]]:
+def _group_periods(entries: tuple[PriceEntry, ...]) -> Mapping[str, tuple[PriceEntry, ...]]:
     index: dict[str, list[PriceEntry]] = {}
     for entry in entries:
         for name in entry.names:
             periods = index.setdefault(fold_model_name(name), [])
             if any(other.since == entry.since for other in periods):
-                raise PriceError(f"{file}, model {name}: two entries begin on one day; give each period its `since`")
+                raise PriceError(f"{FILE}, model {name}: two entries begin on one day; give each period its `since`")
             periods.append(entry)
     return {name: tuple(sorted(periods, key=lambda entry: entry.since or date.min)) for name, periods in index.items()}
 
