@@ -12,7 +12,7 @@ from typing import Literal
 
 from elision.errors import SpecError
 from elision.strategies.extractors.result_text import find_complaint, find_exception_line, is_refusal, unwrap_output
-from elision.trajectory.content import Opaque, Part
+from elision.trajectory.content import Opaque
 from elision.trajectory.foreign_text import digest_text
 from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.turn import Observation, Turn
@@ -152,19 +152,13 @@ def _fingerprint_turn(turn: Turn) -> list[bytes]:
             call = f"{action.name} {action.arguments}"
         else:
             call = turn.text
-        found.append(
-            _fingerprint(
-                call, _remove_volatile_text(observation.text), *map(_describe_opaque_part, observation.content)
-            )
-        )
+        # Two screenshots by the same call are different results.
+        parts = [
+            json.dumps([part.kind, part.data], default=repr) if isinstance(part, Opaque) else ""
+            for part in observation.content
+        ]
+        found.append(_fingerprint(call, _remove_volatile_text(observation.text), *parts))
     return found
-
-
-def _describe_opaque_part(part: Part) -> str:
-    """Return the content of a part that is no text: two screenshots by the same call are different results."""
-    if isinstance(part, Opaque):
-        return json.dumps([part.kind, part.data], default=repr)
-    return ""
 
 
 def _remove_volatile_text(text: str) -> str:

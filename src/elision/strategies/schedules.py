@@ -1,8 +1,6 @@
 """When hiding pays. A strategy says what it may hide; a schedule says when doing it is worth a rewrite (design 4).
 
-Estimate what masking, a summary, or doing nothing would cost at a call: what a schedule goes by.
-
-What a summarizer call costs, by the cheaper of two routes (design 4).
+A schedule goes by `CostEstimates`: what masking, a summary, or doing nothing would cost at the call.
 """
 
 from __future__ import annotations
@@ -23,6 +21,14 @@ Verdict: TypeAlias = Literal["hold", "mask", "summarize"]
 
 #: Our bill, the call at hand included, stays within this many times the bill of sending everything so far.
 SPENDING_CAP = 1.10
+#: Calls expected to come, as a share of those made. Measured on the corpus: 0.3 acts too late, 1 too early.
+HORIZON_SHARE = 0.5
+#: A masking made while a summary is allowed lives that much shorter: the summary may come at any call.
+CLOSING_SHARE = 0.25
+#: The summarization prompt around the turns, in tokens; a test holds it against the prompt itself.
+INSTRUCTION_TOKENS = 600
+#: The label and frame around a summary's text in the view, in tokens.
+BLOCK_TOKENS = 40
 
 
 class CostEstimates(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,12 +154,6 @@ class CacheAwareSchedule:
         return f"{self.name}(max_turns={self.max_turns})"
 
 
-#: Calls expected to come, as a share of those made. Measured on the corpus: 0.3 acts too late, 1 too early.
-HORIZON_SHARE = 0.5
-#: A masking made while a summary is allowed lives that much shorter: the summary may come at any call.
-CLOSING_SHARE = 0.25
-
-
 @dataclass(slots=True)
 class _Accrual:
     """What holding has cost since the last rewrite, in USD. max_turns: those of the schedule.
@@ -175,8 +175,8 @@ class _Accrual:
         self.lost_with_call = self.lost_usd
         self.raw_with_call = costs.raw_usd
         self.folded_with_call = self.folded_usd + max(0.0, costs.raw_usd - self.raw_usd) * costs.folded_share
-        if costs.can_mask:
-            self.lost_with_call += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
+        # Where nothing can be masked both cost the same.
+        self.lost_with_call += max(0.0, costs.cost_hold - costs.cost_if_masked_before)
         if costs.can_summarize and not costs.is_summary_shortened and self._is_summary_worthwhile(costs):
             return "summarize", "summary pays"
         if not costs.can_mask:
@@ -285,12 +285,6 @@ class HindsightSchedule:
         return self.name
 
 
-#: The summarization prompt around the turns, in tokens; a test holds it against the prompt itself.
-INSTRUCTION_TOKENS = 600
-#: The label and frame around a summary's text in the view, in tokens.
-BLOCK_TOKENS = 40
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryCall:
     """One summarizer call as billed. Tokens; input includes cached; usd in USD.
@@ -363,7 +357,7 @@ def estimate_costs(
     state: State,
     context: DecisionContext,
     summary: SummaryOffer | None,
-    folded_tokens: int = 0,
+    folded_tokens: int,
 ) -> CostEstimates:
     """Return what each choice would cost at this call. summary: the one that may be made; None for none.
 
@@ -386,7 +380,11 @@ def estimate_costs(
     summarize_now = summarized_before = masked_before
     cost_summarizer = cost_summarizer_fixed = 0.0
     if summary is not None:
-        summarize_now, summarized_before = _estimate_summary_costs(state, context, sent, summary)
+        tools = context.count_entering_tokens(hides=True)
+        cached = context.count_cached_tokens(state, min(sent, state.head_length), tools)
+        best_cached = max(cached, _count_best_cached(state, context, sent, summary.view_tokens, cached))
+        summarize_now = context.cost_prompt(summary.view_tokens, cached)
+        summarized_before = context.cost_prompt(summary.view_tokens, best_cached)
         smallest_view = min(smallest_view, summary.view_tokens)
         cost_summarizer = summary.call.usd
         cost_summarizer_fixed = summary.call.fixed_usd
@@ -436,16 +434,6 @@ def _estimate_mask_costs(
         context.cost_prompt(tokens, best_cached),
         context.cost_prompt(tokens, floor_cached),
     )
-
-
-def _estimate_summary_costs(
-    state: State, context: DecisionContext, sent: int, summary: SummaryOffer
-) -> tuple[float, float]:
-    """Return what this call costs in USD after a summary made now, and if the summary had been made before."""
-    entering = context.count_entering_tokens(hides=True)
-    cached = context.count_cached_tokens(state, min(sent, state.head_length), entering)
-    best_cached = max(cached, _count_best_cached(state, context, sent, summary.view_tokens, cached))
-    return context.cost_prompt(summary.view_tokens, cached), context.cost_prompt(summary.view_tokens, best_cached)
 
 
 def _count_best_cached(state: State, context: DecisionContext, sent: int, tokens: int, cached: int) -> int:

@@ -1,8 +1,6 @@
-"""Which observations may be hidden, and from which call on. Each is a fold: it is shown every turn once.
+"""What may be hidden, and from which call on: observations, which selectors choose, and old turns, by triggers.
 
-Rules per tool, argument, tag and size: they refine what any strategy may hide (design 3).
-
-When a strategy may replace old turns by a summary, and which turns.
+Each is a session's own. Rules per tool, argument, tag and size refine what any strategy may hide (design 3).
 """
 
 from __future__ import annotations
@@ -19,6 +17,9 @@ from elision.trajectory.plan import Key
 from elision.trajectory.state import State
 from elision.trajectory.trajectory import join_argument_text
 from elision.trajectory.turn import Observation, Turn
+
+#: Returns the tokens that the pending masking would save in turns 1 ... n.
+CountSavedTokens: TypeAlias = Callable[[int], int]
 
 
 class Selector(Protocol):
@@ -127,10 +128,6 @@ class RuleTable:
             below=max((rule.below for rule in found), default=0),
             verbatim=any(rule.verbatim for rule in found),
         )
-
-
-#: Returns the tokens that the pending masking would save in turns 1 ... n.
-CountSavedTokens: TypeAlias = Callable[[int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

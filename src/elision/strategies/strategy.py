@@ -1,14 +1,7 @@
-"""What every strategy is configured with, and how one begins a session. The configuration is the strategy.
+"""The strategies, each a frozen configuration.
 
-`masking`: old observations become placeholders.
-
-`summarization`: the oldest turns become one summary.
-
-`hybrid`: masking from the first call, a summary from time to time.
-
-`two-tier`: mask by count of results, summarize by size.
-
-`raw`: the identity.
+It names what may be hidden (a selector) and when old turns may become a summary (a trigger). Its schedule says when
+hiding pays, and its policy remembers one session.
 """
 
 from __future__ import annotations

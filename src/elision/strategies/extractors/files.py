@@ -1,7 +1,4 @@
-"""Files that were read and folders that were listed.
-
-Files that were written or changed: which, and whether it worked.
-"""
+"""Files that were read, written or changed, and folders that were listed: which, and whether it worked."""
 
 from __future__ import annotations
 
@@ -42,6 +39,30 @@ VIEWERS = (
     "*file_tool*",
 )
 LISTERS = ("ls", "*list_dir*", "*list_files*", "*list_folder*", "*directory*", "*tree*", "*str_replace*", "*edit*")
+_LONG_ENTRY = re.compile(r"\s*[dlbcps-][rwxsStT-]{9}")
+#: Names of tools that change files (globs, any case).
+EDITORS = (
+    "*edit*",
+    "*write*",
+    "*str_replace*",
+    "*create_file*",
+    "*replace*",
+    "*patch*",
+    "*insert*",
+    "create",
+    "*file_tool*",
+    "*update_file*",
+)
+
+_OLD = ("old_str", "old_string", "old_text", "oldText", "oldString", "old_content", "search")
+_NEW = ("new_str", "new_string", "new_text", "newText", "newString", "new_content", "replace", "insert_text")
+_WHOLE = ("file_text", "content", "contents", "text")
+_EDIT_WINDOW = re.compile(r"\[File: ([^\n]{1,500}?) \(\d{1,9} lines total\)\]")
+_LINE_EDIT = re.compile(r"\s*edit (\d{1,9}:\d{1,9})")
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b?/?)([^\n\t]{1,300})", re.MULTILINE)
+_LINT = re.compile(r"^- ([^\n]{3,300})", re.MULTILINE)
+_UPDATED = "File updated. Please review"
+_SYNTAX = "introduced new syntax error"
 READERS = frozenset({"cat", "head", "tail", "nl", "less", "more", "sed", "bat", "tac"})
 _LISTING = frozenset({"ls", "tree", "dir"})
 
@@ -184,16 +205,17 @@ def describe_printed_files(action: Action | None, observation: Observation, text
         return None
     first = stages[0]
     last = stages[-1]
-    if any(stage.program not in READERS or _writes_file(stage) for stage in stages) or not _find_operand_files(first):
+    for stage in stages:
+        writes_file = bool(stage.redirect_target) or (stage.program == "sed" and not stage.has_option("-n"))
+        if stage.program not in READERS or writes_file:
+            return None
+    paths = _find_operand_files(first)
+    if not paths:
         return None
-    label = ", ".join(shorten_path(path) for path in _find_operand_files(first)[:3]) + _format_printed_range(last)
+    label = ", ".join(map(shorten_path, paths[:3])) + _format_printed_range(last)
     envelope = find_output(action, observation)
     lines = qualify_count(format_count(_count_file_lines(envelope), "line"), envelope.body)
     return Outcome(label, _find_view_problem(observation, envelope) or lines)
-
-
-def _writes_file(stage: Stage) -> bool:
-    return (stage.program == "sed" and not stage.has_option("-n")) or bool(stage.redirect_target)
 
 
 def _find_operand_files(stage: Stage) -> tuple[str, ...]:
@@ -261,38 +283,9 @@ def _count_entries(envelope: UnwrappedOutput) -> int:
     lines = [line for line in envelope.body.split("\n") if line.strip() and not line.startswith("total ")]
     lines = [line for line in lines if not line.rstrip().endswith((" .", " ..", ":"))]
     # `ls` without a terminal prints one name a line; some recordings hold its columns.
-    if len(lines) == 1 and "  " in lines[0].strip() and not _is_long_entry(lines[0].lstrip()):
+    if len(lines) == 1 and "  " in lines[0].strip() and not _LONG_ENTRY.match(lines[0]):
         return len(lines[0].split())
     return len(lines)
-
-
-def _is_long_entry(line: str) -> bool:
-    return bool(re.match(r"[dlbcps-][rwxsStT-]{9}", line))
-
-
-#: Names of tools that change files (globs, any case).
-EDITORS = (
-    "*edit*",
-    "*write*",
-    "*str_replace*",
-    "*create_file*",
-    "*replace*",
-    "*patch*",
-    "*insert*",
-    "create",
-    "*file_tool*",
-    "*update_file*",
-)
-
-_OLD = ("old_str", "old_string", "old_text", "oldText", "oldString", "old_content", "search")
-_NEW = ("new_str", "new_string", "new_text", "newText", "newString", "new_content", "replace", "insert_text")
-_WHOLE = ("file_text", "content", "contents", "text")
-_EDIT_WINDOW = re.compile(r"\[File: ([^\n]{1,500}?) \(\d{1,9} lines total\)\]")
-_LINE_EDIT = re.compile(r"\s*edit (\d{1,9}:\d{1,9})")
-_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b?/?)([^\n\t]{1,300})", re.MULTILINE)
-_LINT = re.compile(r"^- ([^\n]{3,300})", re.MULTILINE)
-_UPDATED = "File updated. Please review"
-_SYNTAX = "introduced new syntax error"
 
 
 def describe_edit(action: Action | None, observation: Observation, text: str) -> Outcome | None:

@@ -90,11 +90,13 @@ def _prefix_exit_code(envelope: UnwrappedOutput, summary_line: str) -> str:
 def _describe_shape(value: Any) -> str:
     if isinstance(value, list):
         first = value[0] if value else None
-        if isinstance(first, dict):
-            keys = f" of {_list_keys(first)}"
-        else:
-            keys = ""
+        keys = f" of {_list_keys(first)}" if isinstance(first, dict) else ""
         return format_count(len(value), "item") + keys
+    return _describe_object(value)
+
+
+def _describe_object(value: Mapping[str, Any]) -> str:
+    """Return what an object states, then its collections, or else its keys."""
     verdict = _find_verdict(value)
     if verdict.startswith(("error", "message")):
         return verdict

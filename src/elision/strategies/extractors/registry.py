@@ -36,7 +36,10 @@ def describe_anything(action: Action | None, observation: Observation, text: str
     summary_line = ""
     if observation.error or envelope.has_failed:
         summary_line = find_error_line(envelope.body)
-    summary_line = summary_line or _find_opening_line(envelope.head) or _name_part_kinds(observation)
+    summary_line = summary_line or _find_opening_line(envelope.head)
+    if not summary_line:
+        kinds = [part.kind for part in observation.content if isinstance(part, Opaque)]
+        summary_line = ", ".join(format_count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)) or "no output"
     if envelope.exit_code is not None:
         summary_line = f"exit {envelope.exit_code}, {summary_line}"
     return Outcome(describe_arguments(action), summary_line)
@@ -62,14 +65,6 @@ def _find_opening_line(head: str) -> str:
             break
         shown = longer
     return shown or shorten_to_line(head[:4_000], RESULT_CHARS)
-
-
-def _name_part_kinds(observation: Observation) -> str:
-    """What an observation without text holds."""
-    kinds = [part.kind for part in observation.content if isinstance(part, Opaque)]
-    if not kinds:
-        return "no output"
-    return ", ".join(format_count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
 
 
 _log: Final = logging.getLogger("elision.strategies")

@@ -1,7 +1,4 @@
-"""What an environment wraps around an output: exit codes, prompts, reminders.
-
-The line of an output that tells why something failed.
-"""
+"""The text of a result: what an environment wraps around it, and the line of it that tells why something failed."""
 
 from __future__ import annotations
 

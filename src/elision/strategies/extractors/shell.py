@@ -1,8 +1,7 @@
 """Shell commands and code cells: exit code, then the error or the last line.
 
-Version control: what changed, which commit.
-
-Test runs: totals and the first failing test; durations left out.
+Commands of git are told by what changed and which commit; test runs by totals and first failing test, without
+durations.
 """
 
 from __future__ import annotations
@@ -35,9 +34,68 @@ from elision.trajectory.turn import Action, Observation
 CODE = ("*python*", "*jupyter*", "*ipython*", "*code_interpreter*", "*run_code*", "*notebook*", "*repl*")
 
 _INFORMATIVE = re.compile(r"\w{2}|\d")
-#: Lines that say nothing of the outcome: what npm echoes, pip's standing advice, notes on a cut output.
-_CHATTER = re.compile(r"> |WARNING: Running pip as |\[notice\] |npm notice|\[Showing lines ")
-_PROGRESS = re.compile(r"\s{0,10}\d{1,3}\s{1,4}\S{1,12}\s{1,4}\d{1,3}\s{1,4}\S{1,12}\s")
+#: Lines that say nothing of the outcome: what npm echoes, pip's standing advice, notes on a cut output, the progress of
+#: curl.
+_CHATTER = re.compile(
+    r"> |WARNING: Running pip as |\[notice\] |npm notice|\[Showing lines "
+    r"|\s{0,10}\d{1,3}\s{1,4}\S{1,12}\s{1,4}\d{1,3}\s{1,4}\S{1,12}\s"
+)
+
+
+#: Characters of a diff that are counted.
+DIFF_CHARS = 2_000_000
+
+_STAT = re.compile(
+    r"^ ?(\d{1,7}) files? changed(?:, (\d{1,9}) insertions?\(\+\))?(?:, (\d{1,9}) deletions?\(-\))?", re.MULTILINE
+)
+_COMMITTED = re.compile(r"^\[([^\]\n]{1,100}) ([0-9a-f]{7,40})\] ([^\n]{0,300})", re.MULTILINE)
+_COMMIT = re.compile(r"^(?:\* )?commit ([0-9a-f]{7,40})", re.MULTILINE)
+_ONE_LINE_LOG = re.compile(r"^[*|\\/ ]{0,12}([0-9a-f]{7,40})[ \t]+([^\n]{0,200})", re.MULTILINE)
+_SUBJECT = re.compile(r"^    (\S[^\n]{0,200})", re.MULTILINE)
+_SHORT = re.compile(r"([ MADRCUT?!]{2}) \S")
+_LONG = re.compile(r"\t(modified|new file|deleted|renamed|both modified|typechange):")
+_STATES = {
+    "M": "modified",
+    "A": "added",
+    "D": "deleted",
+    "R": "renamed",
+    "?": "untracked",
+    "U": "unmerged",
+    "C": "copied",
+}
+
+#: Programs whose output may quote a test run without being one.
+_QUOTERS = frozenset({"cat", "head", "tail", "sed", "grep", "rg", "git", "gh", "find", "ls", "less"})
+
+#: Reads the lines of an output (each cut to LINE characters): totals and first failing test, or None: no such run.
+SummaryReader: TypeAlias = Callable[[list[str]], tuple[str, str] | None]
+LONGEST_LINE = 300
+
+_PYTEST = re.compile(
+    r"(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)\b.{0,200}?) in \d"
+)
+_PYTEST_NONE = re.compile(r"(?:=+ )?no tests ran\b|(?:=+ )?\d+ deselected in ")
+_PYTEST_COUNT = re.compile(r"(\d+) (failed|errors?|passed|skipped|xfailed|xpassed|deselected)\b")
+_PYTEST_FIRST = re.compile(r"(?:FAILED|ERROR) ([^\s:]\S{0,200})")
+_PYTEST_TITLE = re.compile(r"_{3,80} ([^_].{0,120}?) _{3,80}\Z")
+_UNITTEST = re.compile(r"Ran (\d{1,9}) tests? in ")
+_UNITTEST_END = re.compile(r"(OK|FAILED)(?: \((.{0,100})\))?\Z")
+_UNITTEST_FIRST = re.compile(r"(?:FAIL|ERROR): (\S{1,120})")
+_JEST = re.compile(r"\s{0,10}Tests:?\s{1,12}((?:\d+ (?:failed|passed|skipped|todo|total|pending)\W{0,4})+)")
+_JEST_COUNT = re.compile(r"(\d+) (failed|passed|skipped|todo)")
+_JEST_FIRST = re.compile(r"\s{0,6}(?:●|✕|×|FAIL)\s{1,3}(\S.{0,120})")
+_GO = re.compile(r"(ok|FAIL)\s{1,4}\t?\S{1,200}\s{1,4}(?:\(cached\)|[\d.]{1,12}s|\[)")
+_GO_FIRST = re.compile(r"\s{0,12}--- FAIL: (\S{1,120})")
+_CARGO = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored")
+_CARGO_FIRST = re.compile(r"test (\S{1,160}) \.\.\. FAILED")
+_MOCHA = re.compile(r"\s{1,8}(\d+) (passing|failing|pending)\b")
+_MOCHA_FIRST = re.compile(r"\s{1,8}1\) (\S.{0,120})")
+_RSPEC = re.compile(r"(\d+) examples?, (\d+) failures?")
+_RSPEC_FIRST = re.compile(r"rspec (\S{1,160})")
+_TAP = re.compile(r"(?:#|ℹ) (pass|fail) (\d+)\Z")
+_TAP_FIRST = re.compile(r"\s{0,12}(?:not ok \d+ -? ?|✖ )(\S.{0,120})")
+_LIBTEST = re.compile(r"(\d{1,3})% tests passed, (\d+) tests? failed out of (\d+)")
+_LIBTEST_FIRST = re.compile(r"\s{1,6}\d+ - (\S{1,120}) \(")
 
 
 def describe_shell_command(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -81,40 +139,13 @@ def _find_last_words(envelope: UnwrappedOutput) -> str:
     return error or find_crossed_line(envelope.body) or _find_last_line(envelope)
 
 
-def _is_chatter(line: str) -> bool:
-    return bool(_PROGRESS.match(line) or _CHATTER.match(line))
-
-
 def _find_last_line(envelope: UnwrappedOutput) -> str:
     lines = [line for line in envelope.tail.split("\n") if line.strip()]
-    informative = [line for line in lines[-30:] if _INFORMATIVE.search(line[:400]) and not _is_chatter(line[:100])]
+    informative = [line for line in lines[-30:] if _INFORMATIVE.search(line[:400]) and not _CHATTER.match(line[:100])]
     last = (informative or lines)[-1].strip()
     if len(lines) == 1:
         return last
     return f"last: {last}"
-
-
-#: Characters of a diff that are counted.
-DIFF_CHARS = 2_000_000
-
-_STAT = re.compile(
-    r"^ ?(\d{1,7}) files? changed(?:, (\d{1,9}) insertions?\(\+\))?(?:, (\d{1,9}) deletions?\(-\))?", re.MULTILINE
-)
-_COMMITTED = re.compile(r"^\[([^\]\n]{1,100}) ([0-9a-f]{7,40})\] ([^\n]{0,300})", re.MULTILINE)
-_COMMIT = re.compile(r"^(?:\* )?commit ([0-9a-f]{7,40})", re.MULTILINE)
-_ONE_LINE_LOG = re.compile(r"^[*|\\/ ]{0,12}([0-9a-f]{7,40})[ \t]+([^\n]{0,200})", re.MULTILINE)
-_SUBJECT = re.compile(r"^    (\S[^\n]{0,200})", re.MULTILINE)
-_SHORT = re.compile(r"([ MADRCUT?!]{2}) \S")
-_LONG = re.compile(r"\t(modified|new file|deleted|renamed|both modified|typechange):")
-_STATES = {
-    "M": "modified",
-    "A": "added",
-    "D": "deleted",
-    "R": "renamed",
-    "?": "untracked",
-    "U": "unmerged",
-    "C": "copied",
-}
 
 
 def describe_git_command(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -250,40 +281,6 @@ def _count_diff_changes(body: str) -> str:
     if files:
         return f"{format_count(files, 'file')}, +{added} -{removed}"
     return ""
-
-
-#: Programs whose output may quote a test run without being one.
-_QUOTERS = frozenset({"cat", "head", "tail", "sed", "grep", "rg", "git", "gh", "find", "ls", "less"})
-
-#: Reads the lines of an output (each cut to LINE characters): totals and first failing test, or None: no such run.
-SummaryReader: TypeAlias = Callable[[list[str]], tuple[str, str] | None]
-LONGEST_LINE = 300
-
-_PYTEST = re.compile(
-    r"(?:=+ )?(\d+ (?:passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)\b.{0,200}?) in \d"
-)
-_PYTEST_NONE = re.compile(r"(?:=+ )?no tests ran\b|(?:=+ )?\d+ deselected in ")
-_PYTEST_COUNT = re.compile(r"(\d+) (failed|errors?|passed|skipped|xfailed|xpassed|deselected)\b")
-_PYTEST_FIRST = re.compile(r"(?:FAILED|ERROR) ([^\s:]\S{0,200})")
-_PYTEST_TITLE = re.compile(r"_{3,80} ([^_].{0,120}?) _{3,80}\Z")
-_UNITTEST = re.compile(r"Ran (\d{1,9}) tests? in ")
-_UNITTEST_END = re.compile(r"(OK|FAILED)(?: \((.{0,100})\))?\Z")
-_UNITTEST_FIRST = re.compile(r"(?:FAIL|ERROR): (\S{1,120})")
-_JEST = re.compile(r"\s{0,10}Tests:?\s{1,12}((?:\d+ (?:failed|passed|skipped|todo|total|pending)\W{0,4})+)")
-_JEST_COUNT = re.compile(r"(\d+) (failed|passed|skipped|todo)")
-_JEST_FIRST = re.compile(r"\s{0,6}(?:●|✕|×|FAIL)\s{1,3}(\S.{0,120})")
-_GO = re.compile(r"(ok|FAIL)\s{1,4}\t?\S{1,200}\s{1,4}(?:\(cached\)|[\d.]{1,12}s|\[)")
-_GO_FIRST = re.compile(r"\s{0,12}--- FAIL: (\S{1,120})")
-_CARGO = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored")
-_CARGO_FIRST = re.compile(r"test (\S{1,160}) \.\.\. FAILED")
-_MOCHA = re.compile(r"\s{1,8}(\d+) (passing|failing|pending)\b")
-_MOCHA_FIRST = re.compile(r"\s{1,8}1\) (\S.{0,120})")
-_RSPEC = re.compile(r"(\d+) examples?, (\d+) failures?")
-_RSPEC_FIRST = re.compile(r"rspec (\S{1,160})")
-_TAP = re.compile(r"(?:#|ℹ) (pass|fail) (\d+)\Z")
-_TAP_FIRST = re.compile(r"\s{0,12}(?:not ok \d+ -? ?|✖ )(\S.{0,120})")
-_LIBTEST = re.compile(r"(\d{1,3})% tests passed, (\d+) tests? failed out of (\d+)")
-_LIBTEST_FIRST = re.compile(r"\s{1,6}\d+ - (\S{1,120}) \(")
 
 
 def describe_test_run(action: Action | None, observation: Observation, text: str) -> Outcome | None:
