@@ -21,6 +21,15 @@ from elision.trajectory.turn import Observation, Turn
 #: again much later is a second look. Measured: docs/guides/choosing.md.
 REPEAT_TURNS = 10
 
+#: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
+CHARS_PER_END = 400
+#: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
+#: digit: places without one cost next to nothing (five times faster than three patterns that begin with \b).
+_VOLATILE = re.compile(
+    r"[0-9](?:[0-9]:[0-9][0-9]:[0-9][0-9](?:[.,][0-9]{1,9})?|x[0-9a-fA-F]{4,16}"
+    r"|[0-9]{0,8}(?:\.[0-9]{1,9})?\s?(?:ms|us|ns|s|secs?|seconds?|minutes?)\b)"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards:
@@ -128,16 +137,6 @@ def _explain_standstill(failed: int, repeated: int) -> str:
     if failed:
         return f"{failed} of them failed, {repeated} {same}"
     return f"all of them {same}"
-
-
-#: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
-CHARS_PER_END = 400
-#: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
-#: digit: places without one cost next to nothing (five times faster than three patterns that begin with \b).
-_VOLATILE = re.compile(
-    r"[0-9](?:[0-9]:[0-9][0-9]:[0-9][0-9](?:[.,][0-9]{1,9})?|x[0-9a-fA-F]{4,16}"
-    r"|[0-9]{0,8}(?:\.[0-9]{1,9})?\s?(?:ms|us|ns|s|secs?|seconds?|minutes?)\b)"
-)
 
 
 def _fingerprint_turn(turn: Turn) -> list[bytes]:

@@ -73,6 +73,24 @@ DEPENDENT_OPTIONS: dict[type[Strategy], tuple[str, str, Callable[[int, int], int
     TwoTier: ("hard", "soft", min),
 }
 
+#: Types of options as they are annotated -> the types that fit, and their name in an error.
+_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "true or false"),
+    "str": ((str,), "a text"),
+    "None": ((type(None),), "none"),
+}
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
+    r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
+)
+#: Characters of a text in an error.
+_EXCERPT_CHARS = 200
+#: Parentheses within parentheses: far more than any strategy needs, and fewer than Python's own stack allows.
+_DEEPEST = 50
+
 
 def parse_strategy(text: str) -> Strategy:
     """The strategy that `text` describes. Raises SpecError, which lists what exists."""
@@ -167,16 +185,6 @@ def _find_part(name: str) -> str:
         if name in [field.name for field in fields(kind)]:
             return f"write {text.format(name)}; "
     return ""
-
-
-#: Types of options as they are annotated -> the types that fit, and their name in an error.
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "bool": ((bool,), "true or false"),
-    "str": ((str,), "a text"),
-    "None": ((type(None),), "none"),
-}
 
 
 def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
@@ -310,16 +318,6 @@ def _format_value(value: Any) -> str:
     if isinstance(value, Budget | Rule):
         return f"{type(value).__name__.lower()}({', '.join(_list_changed_options(value))})"
     return str(value)
-
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
-    r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
-)
-#: Characters of a text in an error.
-_EXCERPT_CHARS = 200
-#: Parentheses within parentheses: far more than any strategy needs, and fewer than Python's own stack allows.
-_DEEPEST = 50
 
 
 class SpecCall:

@@ -29,6 +29,8 @@ from elision.trajectory.turn import Action, Observation, Turn
 #: A first sentence that is long enough to stand alone.
 _SENTENCE = re.compile(r"\S[^\n]{14,90}?[.!?。](?=\s+\S)")
 
+_log: Final = logging.getLogger("elision.strategies")
+
 
 def describe_anything(action: Action | None, observation: Observation, text: str) -> Outcome:
     """Describe a result of any kind: the last resort."""
@@ -65,9 +67,6 @@ def _find_opening_line(head: str) -> str:
             break
         shown = longer
     return shown or shorten_to_line(head[:4_000], RESULT_CHARS)
-
-
-_log: Final = logging.getLogger("elision.strategies")
 
 
 @dataclass(frozen=True, slots=True)

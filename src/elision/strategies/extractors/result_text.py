@@ -44,6 +44,36 @@ _SILENT = ("your command ran successfully and did not produce any output", "(no 
 _EXIT_KEYS = ("exit_code", "exitCode", "returncode", "return_code")
 _OUTPUT_KEYS = ("output", "stdout", "stderr", "aggregated_output", "result")
 
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):?[ \t]{0,20}$", re.MULTILINE)
+#: What a member of an exception group, a log of containers or a test report puts in front of each line.
+_GROUP = "+ Exception Group "
+_FRAME = re.compile(r"\s{0,20}File \"[^\"\n]{0,400}?([^\"\n/\\]{1,60})\", line (\d{1,9})")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?::(?: .{0,300})?)?\Z")
+_CROSSES = ("❌", "✗", "✘", "✖")
+_RAISED = re.compile(
+    r"(?:E\s{1,7})?(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Fault)\b(?::.{0,300})?\Z"
+)
+_MARKED = re.compile(
+    r"(?:\S{1,120}:\s{0,3})?(?:fatal error|fatal|error|panic|critical|error\[\w{1,10}\]|error TS\d{1,6})[:!\]]"
+    r"|npm err(?:or)?[:!]|CMake Error at |npm error \S",
+    re.I,
+)
+_TOOLS = re.compile(r"(?:g?make(?:\[\d{1,3}\])?: \*\*\*|E: )\s{0,3}\S")
+_SAID = re.compile(
+    r"\S{1,120}: .{0,300}?(?:command not found|no such file or directory|permission denied|not found\Z|cannot access"
+    r"|cannot open|segmentation fault|syntax error|timed out|no module named|unrecognized arguments|is a directory)",
+    re.I,
+)
+_CRASHED = ("Segmentation fault", "Killed", "Aborted", "fatal: not a git repository")
+_REFUSED = re.compile(
+    r"\s*(?:<[\w-]{1,30}>\s*)?(?:\*\*\s*)?(?:error|invalid|failed|no replacement|no match|could not|cannot"
+    r"|string to replace"
+    r"|old_str|old text|file has not been read|file does not exist|file not found|found \d{1,6} (?:matches|occurrences)"
+    r"|your (?:proposed )?edit has introduced|no such file|patch failed|the edit|permission denied"
+    r"|command aborted|operation aborted)",
+    re.I,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class UnwrappedOutput:
@@ -184,37 +214,6 @@ def _remove_trailers(text: str) -> str:
             return text
         text = stripped[:start]
     return text
-
-
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):?[ \t]{0,20}$", re.MULTILINE)
-#: What a member of an exception group, a log of containers or a test report puts in front of each line.
-_GROUP = "+ Exception Group "
-_FRAME = re.compile(r"\s{0,20}File \"[^\"\n]{0,400}?([^\"\n/\\]{1,60})\", line (\d{1,9})")
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?::(?: .{0,300})?)?\Z")
-_CROSSES = ("❌", "✗", "✘", "✖")
-_RAISED = re.compile(
-    r"(?:E\s{1,7})?(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Fault)\b(?::.{0,300})?\Z"
-)
-_MARKED = re.compile(
-    r"(?:\S{1,120}:\s{0,3})?(?:fatal error|fatal|error|panic|critical|error\[\w{1,10}\]|error TS\d{1,6})[:!\]]"
-    r"|npm err(?:or)?[:!]|CMake Error at |npm error \S",
-    re.I,
-)
-_TOOLS = re.compile(r"(?:g?make(?:\[\d{1,3}\])?: \*\*\*|E: )\s{0,3}\S")
-_SAID = re.compile(
-    r"\S{1,120}: .{0,300}?(?:command not found|no such file or directory|permission denied|not found\Z|cannot access"
-    r"|cannot open|segmentation fault|syntax error|timed out|no module named|unrecognized arguments|is a directory)",
-    re.I,
-)
-_CRASHED = ("Segmentation fault", "Killed", "Aborted", "fatal: not a git repository")
-_REFUSED = re.compile(
-    r"\s*(?:<[\w-]{1,30}>\s*)?(?:\*\*\s*)?(?:error|invalid|failed|no replacement|no match|could not|cannot"
-    r"|string to replace"
-    r"|old_str|old text|file has not been read|file does not exist|file not found|found \d{1,6} (?:matches|occurrences)"
-    r"|your (?:proposed )?edit has introduced|no such file|patch failed|the edit|permission denied"
-    r"|command aborted|operation aborted)",
-    re.I,
-)
 
 
 def find_exception_line(text: str) -> str:
