@@ -239,12 +239,6 @@ def _mask_turn(turn: Any, index: int, turns: int, window: int, placeholders: Pla
     return _replace_results(turn, texts) if texts else turn
 
 
-def _begin_session(strategy: Strategy, task: str) -> Log:
-    session = Log.fold((), LogSetup(strategy, find_price_set("uncached")))
-    session.set_head(make_head(task, "", ()))
-    return session
-
-
 def _run_strategy(
     strategy: Strategy,
     given: Sequence[TurnShape],
@@ -256,8 +250,9 @@ def _run_strategy(
     writer = summarizer
     if isinstance(writer, str):
         writer = make_summarizer(writer, environment=os.environ)
-    session = _begin_session(strategy, task)
-    read = _read_turns(given)
+    session = Log.fold((), LogSetup(strategy, find_price_set("uncached")))
+    session.set_head(make_head(task, "", ()))
+    read = [_read_turn(turn, index) for index, turn in enumerate(given, start=1)]
     covered = _count_covered(previous, len(read))
     for turn in read:
         session.add_turn(turn)
@@ -278,7 +273,9 @@ def _run_strategy(
     live = session.state.summary
     if live is None:
         return [*kept]
-    return [_make_entry(session, live), *kept]
+    messages = [message.text for index in live.interjections for message in read[index - 1].interjections]
+    made = TurnsSummary(content=live.text, covers=live.covers, kept_messages=tuple(messages), _summary=live)
+    return [made, *kept]
 
 
 def _count_covered(previous: TurnsSummary | None, turns: int) -> int:
@@ -305,22 +302,11 @@ def _adopt_summary(session: Log, previous: TurnsSummary) -> None:
     session.extend([decided, RequestSent(call=call, at=None, model="", tokens=0)])
 
 
-def _make_entry(session: Log, summary: Summary) -> TurnsSummary:
-    messages = (
-        message.text for index in summary.interjections for message in session.state.turns[index - 1].interjections
-    )
-    return TurnsSummary(content=summary.text, covers=summary.covers, kept_messages=tuple(messages), _summary=summary)
-
-
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
 
-def _read_turns(given: Sequence[Any]) -> list[Turn]:
-    """Return the given turns as values, numbered from 1. Raises SettingError for what is no turn."""
-    return [_read_turn(turn, index) for index, turn in enumerate(given, start=1)]
-
-
 def _read_turn(turn: Any, index: int) -> Turn:
+    """Return a given turn as a value, with number `index`. Raises SettingError for what is no turn."""
     if isinstance(turn, Turn):
         return replace(turn, index=index)
     reasoning, action, observation = _read_fields(turn, index)

@@ -7,7 +7,7 @@ and fitted into the limit again: counts add up, the oldest lines are dropped fir
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,31 +49,6 @@ FACTS = "FACTS"
 
 _TITLE = re.compile(r"Digest of turns (\d+)-(\d+) \(quoted from the run, no model\): (\d+) calls, (\d+) failed")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DigestRecord:
-    """A digest of turns `first_turn` ... `last_turn`.
-
-    calls, failed_calls: results in all, and how many of them were failures; they add up over rolling digests.
-    sections:      lines by section, oldest first.
-    attempts:      the ledger; may list fewer failures than `failed_calls` where the limit was tight.
-    facts:         code-like items, most telling first.
-    """
-
-    first_turn: int
-    last_turn: int
-    calls: int = 0
-    failed_calls: int = 0
-    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
-    attempts: tuple[Attempt, ...] = ()
-    facts: tuple[Fact, ...] = ()
-
-    @property
-    def title(self) -> str:
-        span = f"{self.first_turn}-{self.last_turn}"
-        return f"Digest of turns {span} (quoted from the run, no model): {self.calls} calls, {self.failed_calls} failed"
-
-
 #: Percentage of a digest that facts may claim before the less telling lines, because later actions look them up. With
 #: 80 the bill is the same, and no fewer turns miss something (53 recorded runs of 10 turns or more).
 FACTS_PCT: Final = 45
@@ -97,6 +72,35 @@ _WEIGHTS: Mapping[str, float] = {
 }
 #: Sections in which what is new replaces what was.
 _REPLACED = frozenset({"PENDING", "CURRENT_STATE"})
+
+#: A line that does not fit is tried once more at this many characters.
+SHORT = 70
+#: Lines that did not fit, after which no more are tried: the budget is used up.
+_MISSES = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestRecord:
+    """A digest of turns `first_turn` ... `last_turn`.
+
+    calls, failed_calls: results in all, and how many of them were failures; they add up over rolling digests.
+    sections:      lines by section, oldest first.
+    attempts:      the ledger; may list fewer failures than `failed_calls` where the limit was tight.
+    facts:         code-like items, most telling first.
+    """
+
+    first_turn: int
+    last_turn: int
+    calls: int = 0
+    failed_calls: int = 0
+    sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    attempts: tuple[Attempt, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def title(self) -> str:
+        span = f"{self.first_turn}-{self.last_turn}"
+        return f"Digest of turns {span} (quoted from the run, no model): {self.calls} calls, {self.failed_calls} failed"
 
 
 def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
@@ -217,12 +221,16 @@ def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str,
     turns = request.turns
     completed = digest_sections.list_completed(turns)
     pending = digest_sections.list_pending(turns)
+    state_lines = digest_sections.describe_current_state(turns)
+    quoted = {*completed, *pending}
     task = "" if old.sections.get("USER_CONTEXT") else request.task
     sections: dict[str, Sequence[str]] = {
         "USER_CONTEXT": digest_sections.list_user_context(task, turns),
         "COMPLETED": completed,
         "PENDING": pending,
-        "CURRENT_STATE": _list_state_lines(turns, {*completed, *pending}),
+        # Without what another section quotes; at least its first line.
+        "CURRENT_STATE": [line for line in state_lines if line.replace("] said: ", "] ") not in quoted]
+        or state_lines[:1],
     }
     known = list(filter(None, map(touched_files.parse_file_state, old.sections.get("CODE_STATE", ()))))
     if known or any(any(map(is_coding_action, turn.actions)) for turn in turns):
@@ -235,12 +243,6 @@ def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str,
             "VERSION_CONTROL_STATUS": digest_sections.list_git_commands(turns),
         }
     return sections
-
-
-def _list_state_lines(turns: Sequence[Turn], quoted: Collection[str]) -> list[str]:
-    """Return the lines of CURRENT_STATE without those that another section has `quoted`; at least its first."""
-    lines = digest_sections.describe_current_state(turns)
-    return [line for line in lines if line.replace("] said: ", "] ") not in quoted] or lines[:1]
 
 
 def _rank_lines(whole: DigestRecord) -> Iterator[DigestLine]:
@@ -292,12 +294,6 @@ def _render_within(title: str, lines: Iterable[DigestLine], limit: int, count: C
     if count(text) <= limit:
         return text
     return ""
-
-
-#: A line that does not fit is tried once more at this many characters.
-SHORT = 70
-#: Lines that did not fit, after which no more are tried: the budget is used up.
-_MISSES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,22 @@ _CWD = (
 _CD = re.compile(r"(?:^|&&|;)\s*cd\s+(/[\w./~+@-]+)")
 _OPEN = re.compile(r"^\(Open file: (/\S+)\)", re.MULTILINE)
 
+_INSTALLS = re.compile(
+    r"\b(?:(?:uv )?pip3?|npm|yarn|pnpm|cargo|apt(?:-get)?|go|conda|poetry|gem|bundle|brew|uv)"
+    r"\s+(?:install|add|get|ci|i|sync)\b[^&|;\n]*"
+)
+_GIT = re.compile(
+    r"\bgit\s+(?:-C \S+ |--no-pager )?(?:commit|checkout|switch|branch|merge|rebase|reset|restore|stash|push|pull|"
+    r"add|rm|mv|apply|tag|cherry-pick|revert|init|clone|worktree)\b[^&|;\n]*"
+)
+_SHOWS_STATUS = re.compile(r"\bgit\s+(?:-C \S+ |--no-pager )?(?:status|diff --stat|diff --name-only|log)\b")
+_BRANCH = re.compile(r"^On branch (\S+)|^\* (\S+)$|Switched to (?:a new )?branch '([^']+)'", re.MULTILINE)
+_CHANGED = re.compile(
+    r"^\s*(?:modified|new file|deleted|renamed):\s+(\S+)|^(?:[ MADRC?]{2}) (\S+)$|^\s(\S+)\s+\|\s+\d+", re.MULTILINE
+)
+#: Failing tests named in one line, at most.
+_NAMES = 12
+
 
 def list_user_context(task: str, turns: Sequence[Turn]) -> list[str]:
     """Return what the user wants: the first and the last lines of the task, then every later message of a user."""
@@ -102,7 +118,8 @@ def correct_claims(lines: Sequence[str], turns: Sequence[Turn]) -> tuple[str, ..
     for line in lines:
         found = _TURN_LINE.match(line)
         following = by_index.get(int(found[1]) + 1) if found and _CLAIMS.search(line) else None
-        denial = _find_denial(following) if following else ""
+        said = _extract_sentences(following)[:2] if following else []
+        denial = next(filter(_DENIES.search, said), "")
         if found and denial:
             call, arrow, _ = found[2].rpartition(" -> ")
             line = clip_line(f"[{found[1]}] {call}{arrow}{denial}", WIDTH)
@@ -200,11 +217,6 @@ def _describe_turn(turn: Turn) -> str:
     return clip_line("; ".join(describe_calls(turn)), WIDTH)
 
 
-def _find_denial(turn: Turn) -> str:
-    """Return the one of the first two sentences of `turn` that says that something did not work; "" if neither does."""
-    return next(filter(_DENIES.search, _extract_sentences(turn)[:2]), "")
-
-
 def _find_todos(turn: Turn) -> Iterator[str]:
     """Yield the open items of the to-do lists that `turn` wrote."""
     for action in turn.actions:
@@ -234,23 +246,6 @@ def _find_last(pattern: re.Pattern[str], turns: Sequence[Turn]) -> str:
             if names:
                 return str(names[-1])
     return ""
-
-
-_INSTALLS = re.compile(
-    r"\b(?:(?:uv )?pip3?|npm|yarn|pnpm|cargo|apt(?:-get)?|go|conda|poetry|gem|bundle|brew|uv)"
-    r"\s+(?:install|add|get|ci|i|sync)\b[^&|;\n]*"
-)
-_GIT = re.compile(
-    r"\bgit\s+(?:-C \S+ |--no-pager )?(?:commit|checkout|switch|branch|merge|rebase|reset|restore|stash|push|pull|"
-    r"add|rm|mv|apply|tag|cherry-pick|revert|init|clone|worktree)\b[^&|;\n]*"
-)
-_SHOWS_STATUS = re.compile(r"\bgit\s+(?:-C \S+ |--no-pager )?(?:status|diff --stat|diff --name-only|log)\b")
-_BRANCH = re.compile(r"^On branch (\S+)|^\* (\S+)$|Switched to (?:a new )?branch '([^']+)'", re.MULTILINE)
-_CHANGED = re.compile(
-    r"^\s*(?:modified|new file|deleted|renamed):\s+(\S+)|^(?:[ MADRC?]{2}) (\S+)$|^\s(\S+)\s+\|\s+\d+", re.MULTILINE
-)
-#: Failing tests named in one line, at most.
-_NAMES = 12
 
 
 def list_test_runs(turns: Sequence[Turn]) -> list[str]:

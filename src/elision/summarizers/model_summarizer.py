@@ -23,95 +23,15 @@ from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.summarizers.prompt import BUILT_IN, SummaryPrompt, build_extension, fit_prompt, list_strings
 from elision.summarizers.summary_acceptance import RequestRedactor
-from elision.summarizers.summary_checks import SummaryProblem, SummaryResult, find_problem
+from elision.summarizers.summary_checks import LONGEST, SummaryProblem, SummaryResult, find_problem
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.usage import Usage
 
-#: Characters of an answer that are counted where its server reports no usage; a longer one is no summary anyway.
-_COUNTED = 200_000
-
-
-class SummaryBill:
-    """Sums usage and cost. calls: requests sent, also those without an answer, whose cost is unknown and left out."""
-
-    def __init__(self, prices: Prices | None) -> None:
-        self.prices = prices
-        self.calls = 0
-        self._usage = Usage()
-        self._usd: float | None = 0.0
-
-    def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
-        """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
-        usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:_COUNTED]))
-        self._usage += usage
-        usd = usage.usd
-        if not usd:
-            usd = None if self.prices is None else self.prices.cost_usage(usage)
-        if usd is None or self._usd is None:
-            self._usd = None
-        else:
-            self._usd += usd
-
-    def make_result(self) -> SummaryResult:
-        """Return a result without a text: what was used so far."""
-        return SummaryResult(
-            text="",
-            input=self._usage.prompt,
-            cached=self._usage.cache_read,
-            output=self._usage.output,
-            usd=self._usd if self._usage.prompt else None,
-            attempts=self.calls,
-        )
-
-
-def _count_prompt_tokens(request: EndpointRequest, count: Callable[[str], int]) -> int:
-    tokens = count(request.text)
-    live = request.live
-    if live:
-        prefix = (live.system, list(live.tools), list(live.messages))
-        tokens += count(json.dumps(prefix, ensure_ascii=False, default=str))
-    return tokens
-
-
 #: Tokens left to a model at first, once it turns out to reason.
 FIRST: Final = 8_000
-
-
-class ReasoningBudget:
-    """Tokens left to one model, shared by all summaries that it writes. Several threads may use it.
-
-    They double where an answer ended within its reasoning, up to a ceiling that each caller gives, and come down again
-    where answers need less. tokens: the first amount, and the least.
-    """
-
-    def __init__(self, tokens: int) -> None:
-        self.least_tokens = self._tokens = tokens
-        self._lock = threading.Lock()
-
-    @property
-    def tokens(self) -> int:
-        return self._tokens
-
-    def grow(self, used: int, most: int) -> None:
-        """Leave more than `used` tokens, all of which an answer took, but no more than `most`.
-
-        Concurrent answers that ended alike count once.
-        """
-        with self._lock:
-            self._tokens = max(self._tokens, min(most, max(FIRST, 2 * used)))
-
-    def shrink(self, needed: int) -> None:
-        """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""
-        with self._lock:
-            self._tokens = max(self.least_tokens, min(self._tokens, max(2 * needed, self._tokens // 2)))
-
-    def reset(self) -> None:
-        """Leave what was left at first: more was of no use, or was refused."""
-        with self._lock:
-            self._tokens = self.least_tokens
 
 
 #: Tokens assumed for an unknown window.
@@ -399,3 +319,79 @@ def _clean_answer(answer: EndpointAnswer) -> str:
     if answer.stop == "length" and "\n" in text:
         return text.rpartition("\n")[0]
     return text
+
+
+class SummaryBill:
+    """Sums usage and cost. calls: requests sent, also those without an answer, whose cost is unknown and left out."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.prices = prices
+        self.calls = 0
+        self._usage = Usage()
+        self._usd: float | None = 0.0
+
+    def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
+        """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
+        usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:LONGEST]))
+        self._usage += usage
+        usd = usage.usd
+        if not usd:
+            usd = None if self.prices is None else self.prices.cost_usage(usage)
+        if usd is None or self._usd is None:
+            self._usd = None
+        else:
+            self._usd += usd
+
+    def make_result(self) -> SummaryResult:
+        """Return a result without a text: what was used so far."""
+        return SummaryResult(
+            text="",
+            input=self._usage.prompt,
+            cached=self._usage.cache_read,
+            output=self._usage.output,
+            usd=self._usd if self._usage.prompt else None,
+            attempts=self.calls,
+        )
+
+
+def _count_prompt_tokens(request: EndpointRequest, count: Callable[[str], int]) -> int:
+    tokens = count(request.text)
+    live = request.live
+    if live:
+        prefix = (live.system, list(live.tools), list(live.messages))
+        tokens += count(json.dumps(prefix, ensure_ascii=False, default=str))
+    return tokens
+
+
+class ReasoningBudget:
+    """Tokens left to one model, shared by all summaries that it writes. Several threads may use it.
+
+    They double where an answer ended within its reasoning, up to a ceiling that each caller gives, and come down again
+    where answers need less. tokens: the first amount, and the least.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.least_tokens = self._tokens = tokens
+        self._lock = threading.Lock()
+
+    @property
+    def tokens(self) -> int:
+        return self._tokens
+
+    def grow(self, used: int, most: int) -> None:
+        """Leave more than `used` tokens, all of which an answer took, but no more than `most`.
+
+        Concurrent answers that ended alike count once.
+        """
+        with self._lock:
+            self._tokens = max(self._tokens, min(most, max(FIRST, 2 * used)))
+
+    def shrink(self, needed: int) -> None:
+        """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""
+        with self._lock:
+            self._tokens = max(self.least_tokens, min(self._tokens, max(2 * needed, self._tokens // 2)))
+
+    def reset(self) -> None:
+        """Leave what was left at first: more was of no use, or was refused."""
+        with self._lock:
+            self._tokens = self.least_tokens
