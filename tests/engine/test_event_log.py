@@ -45,6 +45,7 @@ from tests.properties.builders import (
     head,
     list_summaries,
     long_text,
+    refuse_summary,
     result,
     run_session,
     step,
@@ -52,6 +53,7 @@ from tests.properties.builders import (
     turn,
     user,
     write_brief_summary,
+    write_endless_summary,
 )
 
 SUMMARIZING = "summarization(every=3, tail=2, summary_max_tokens=50, schedule=every-turn)"
@@ -171,21 +173,13 @@ def test_a_request_is_yielded() -> None:
     assert done.value.value.segments[2].text.endswith("They were done.")
 
 
-def refuses(request: SummaryRequest) -> str:
-    raise SummaryError("the model refused")
-
-
-def endless(request: SummaryRequest) -> str:
-    return long_text(1, 500)
-
-
 @pytest.mark.parametrize(
     ("summarizer", "reason"),
     [
         (lambda request: "", "it is empty"),
         (lambda request: " \n\t", "it is empty"),
-        (refuses, "the model refused"),
-        (endless, "not shorter than what it replaces"),
+        (refuse_summary, "the model refused"),
+        (write_endless_summary, "not shorter than what it replaces"),
     ],
 )
 def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> None:

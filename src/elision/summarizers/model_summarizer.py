@@ -371,12 +371,8 @@ class ReasoningBudget:
     """
 
     def __init__(self, tokens: int) -> None:
-        self.least_tokens = self._tokens = tokens
+        self.least_tokens = self.tokens = tokens
         self._lock = threading.Lock()
-
-    @property
-    def tokens(self) -> int:
-        return self._tokens
 
     def grow(self, used: int, most: int) -> None:
         """Leave more than `used` tokens, all of which an answer took, but no more than `most`.
@@ -384,14 +380,14 @@ class ReasoningBudget:
         Concurrent answers that ended alike count once.
         """
         with self._lock:
-            self._tokens = max(self._tokens, min(most, max(FIRST, 2 * used)))
+            self.tokens = max(self.tokens, min(most, max(FIRST, 2 * used)))
 
     def shrink(self, needed: int) -> None:
         """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""
         with self._lock:
-            self._tokens = max(self.least_tokens, min(self._tokens, max(2 * needed, self._tokens // 2)))
+            self.tokens = max(self.least_tokens, min(self.tokens, max(2 * needed, self.tokens // 2)))
 
     def reset(self) -> None:
         """Leave what was left at first: more was of no use, or was refused."""
         with self._lock:
-            self._tokens = self.least_tokens
+            self.tokens = self.least_tokens

@@ -197,7 +197,8 @@ def _read_entry(
         source = addresses[fields.choose("sources", _REGIONAL_SOURCE, addresses)]
         regional_prices = replace(
             prices,
-            tiers=tuple((start, _round_rates(rates.scale(factor))) for start, rates in tiers),
+            # Rounded, so that 0.1 x 1.1 prints as 0.11.
+            tiers=tuple((start, rates.convert(lambda price: round(price * factor, 9))) for start, rates in tiers),
             source=f"{prices.source}; {source}",
         )
     entry = PriceEntry(
@@ -251,29 +252,13 @@ def _read_tiers(fields: _Fields) -> tuple[tuple[int, Rates], ...]:
 
 
 def _read_rates(fields: _Fields) -> Rates:
-    prices = {
-        "input": fields.take("input", float),
-        "output": fields.take("output", float),
-        "cache_read": fields.take("cache_read", float, None),
-        "cache_write": fields.take("cache_write", float, None),
-        "cache_write_1h": fields.take("cache_write_1h", float, None),
-    }
+    prices = {name: fields.take(name, float) for name in ("input", "output")}
+    prices |= {name: fields.take(name, float, None) for name in ("cache_read", "cache_write", "cache_write_1h")}
     fields.refuse_rest()
     try:
         return Rates(**prices)
     except PriceError as error:
         raise PriceError(f"{fields.place}: {error}") from None
-
-
-def _round_rates(rates: Rates) -> Rates:
-    """Round to 1e-9 USD per million tokens, so that 0.1 x 1.1 prints as 0.11."""
-    return Rates(
-        input=round(rates.input, 9),
-        output=round(rates.output, 9),
-        cache_write=None if rates.cache_write is None else round(rates.cache_write, 9),
-        cache_read=None if rates.cache_read is None else round(rates.cache_read, 9),
-        cache_write_1h=None if rates.cache_write_1h is None else round(rates.cache_write_1h, 9),
-    )
 
 
 def _read_cache_rules(fields: _Fields, base: CacheRules, addresses: Mapping[str, str]) -> CacheRules:

@@ -161,14 +161,9 @@ def _find_view_problem(observation: Observation, envelope: UnwrappedOutput) -> s
     """Why no lines were read; "" if some were."""
     body = envelope.body.strip()
     if not body:
-        if envelope.exit_code in (None, 0):
-            return "empty"
-        return f"exit {envelope.exit_code}, no output"
+        return envelope.state_failure("no output") if envelope.has_failed else "empty"
     if observation.error or envelope.has_failed:
-        summary_line = find_complaint(body) or find_informative_line(body)
-        if envelope.has_failed:
-            return f"exit {envelope.exit_code}, {summary_line}"
-        return summary_line
+        return envelope.state_failure(find_complaint(body) or find_informative_line(body))
     if body.startswith(("ERROR:\n", "Read image file")):
         return find_informative_line(body)
     return find_complaint(body)
@@ -328,10 +323,7 @@ def _find_edit_problem(observation: Observation, envelope: UnwrappedOutput) -> s
         return f"rejected: {lint[1] if lint else 'syntax error'}"
     if not (observation.error or envelope.has_failed or is_refusal(body)):
         return ""
-    summary_line = find_informative_line(body) or "failed"
-    if envelope.has_failed:
-        return f"exit {envelope.exit_code}, {summary_line}"
-    return summary_line
+    return envelope.state_failure(find_informative_line(body) or "failed")
 
 
 def _describe_change(arguments: Mapping[str, Any], envelope: UnwrappedOutput) -> str:
@@ -386,9 +378,10 @@ def describe_shell_write(action: Action | None, observation: Observation, text: 
         return None
     envelope = find_output(action, observation)
     body = envelope.body.strip()
-    if envelope.has_failed or (problem := find_complaint(body)):
-        summary_line = find_complaint(body) or body[:2_000].partition("\n")[0] or "no output"
-        return Outcome(label, f"exit {envelope.exit_code}, {summary_line}" if envelope.has_failed else problem)
+    problem = find_complaint(body)
+    if envelope.has_failed or problem:
+        problem = problem or body[:2_000].partition("\n")[0] or "no output"
+        return Outcome(label, envelope.state_failure(problem))
     if body and not _EDIT_WINDOW.match(body[:600]):
         return Outcome(label, body[-2_000:].strip().rpartition("\n")[2])
     return Outcome(label, "edited" if command.only_pipeline[0].program in ("sed", "perl") else "written")

@@ -42,9 +42,7 @@ def describe_anything(action: Action | None, observation: Observation, text: str
     if not summary_line:
         kinds = [part.kind for part in observation.content if isinstance(part, Opaque)]
         summary_line = ", ".join(format_count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)) or "no output"
-    if envelope.exit_code is not None:
-        summary_line = f"exit {envelope.exit_code}, {summary_line}"
-    return Outcome(describe_arguments(action), summary_line)
+    return Outcome(describe_arguments(action), envelope.state_exit(summary_line))
 
 
 def _find_opening_line(head: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from elision.strategies.extractors.outcome import find_number_argument
 from elision.trajectory.foreign_text import parse_json
 
 #: Characters looked at from each end of an observation.
@@ -115,6 +116,14 @@ class UnwrappedOutput:
         """Whether a non-zero exit code was stated."""
         return bool(self.exit_code)
 
+    def state_exit(self, words: str) -> str:
+        """Return `words` after the exit code, if one was stated: "exit 0, 3 lines"."""
+        return words if self.exit_code is None else f"exit {self.exit_code}, {words}"
+
+    def state_failure(self, words: str) -> str:
+        """Return `words` after the exit code, if one was stated that is not 0."""
+        return self.state_exit(words) if self.exit_code else words
+
 
 @lru_cache(maxsize=4)
 def unwrap_output(text: str) -> UnwrappedOutput:
@@ -148,22 +157,13 @@ def _unwrap_json(text: str) -> UnwrappedOutput | None:
     if not isinstance(value, dict):
         return None
     metadata = value.get("metadata")
-    if _find_exit_code(value) is not None:
-        code = _find_exit_code(value)
-    else:
-        code = _find_exit_code(metadata if isinstance(metadata, dict) else {})
+    code = find_number_argument(value, *_EXIT_KEYS)
+    if code is None and isinstance(metadata, dict):
+        code = find_number_argument(metadata, *_EXIT_KEYS)
     parts = [value[key] for key in _OUTPUT_KEYS if isinstance(value.get(key), str)]
     if not parts or (code is None and "success" not in value and "stdout" not in value):
         return None
     return UnwrappedOutput(code, "\n".join(part for part in parts if part))
-
-
-def _find_exit_code(value: dict[str, Any]) -> int | None:
-    for key in _EXIT_KEYS:
-        code = value.get(key)
-        if isinstance(code, int) and not isinstance(code, bool) and abs(code) < 10**9:
-            return code
-    return None
 
 
 def _unwrap_lines(text: str) -> UnwrappedOutput | None:

@@ -156,9 +156,7 @@ def _describe_matches(envelope: UnwrappedOutput, *, names_only: bool, prefixed: 
     if not body or _NONE.match(body[:200].lstrip()):
         return "no matches"
     if problem := find_complaint(body):
-        if envelope.exit_code in (None, 0):
-            return problem
-        return f"exit {envelope.exit_code}, {problem}"
+        return envelope.state_failure(problem)
     if stated := _FILES.match(body[:100]):
         return format_count(int(stated[1]), "file")
     # Complaints of the search program are no matches.

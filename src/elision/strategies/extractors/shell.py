@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -121,22 +121,15 @@ def describe_code_run(action: Action | None, observation: Observation, text: str
 
 def describe_status(envelope: UnwrappedOutput) -> str:
     """Exit code where it was stated, and what the output comes down to."""
-    summary_line = _find_last_words(envelope)
-    if envelope.exit_code is None:
-        return summary_line
-    return f"exit {envelope.exit_code}, {summary_line}"
-
-
-def _find_last_words(envelope: UnwrappedOutput) -> str:
     if not envelope.body.strip():
-        return "no output"
+        return envelope.state_exit("no output")
     # With exit 0 a traceback still tells, since `cmd | head` hides the code, and so does a cross. Other
     # error words may be harmless.
     if envelope.exit_code == 0:
         error = find_exception_line(envelope.body)
     else:
         error = find_error_line(envelope.body)
-    return error or find_crossed_line(envelope.body) or _find_last_line(envelope)
+    return envelope.state_exit(error or find_crossed_line(envelope.body) or _find_last_line(envelope))
 
 
 def _find_last_line(envelope: UnwrappedOutput) -> str:
@@ -293,8 +286,7 @@ def describe_test_run(action: Action | None, observation: Observation, text: str
     if found is None:
         return None
     totals, first = found
-    parts = ([f"exit {envelope.exit_code}"] if envelope.exit_code is not None else []) + [totals]
-    result = ", ".join(parts) + (f", first: {shorten_to_line(first, 60)}" if first else "")
+    result = envelope.state_exit(totals) + (f", first: {shorten_to_line(first, 60)}" if first else "")
     return Outcome(command.label if command else describe_arguments(action), result)
 
 
@@ -315,6 +307,15 @@ def _find_first_match(pattern: re.Pattern[str], lines: list[str]) -> str:
 
 def _find_last_match(pattern: re.Pattern[str], lines: list[str]) -> re.Match[str] | None:
     return next((found for line in reversed(lines) if (found := pattern.match(line))), None)
+
+
+def _describe_counts(
+    counts: Sequence[tuple[str, ...]], failing: str, first: re.Pattern[str], lines: list[str]
+) -> tuple[str, str]:
+    """Return `counts` with their words, and the first failing test if one of the words is `failing`."""
+    has_failed = any(word == failing for _, word in counts)
+    totals = ", ".join(f"{number} {word}" for number, word in counts)
+    return totals, _find_first_match(first, lines) if has_failed else ""
 
 
 def summarize_pytest(lines: list[str]) -> tuple[str, str] | None:
@@ -356,10 +357,7 @@ def summarize_jest(lines: list[str]) -> tuple[str, str] | None:
     found = _find_last_match(_JEST, lines)
     if found is None or not (counts := _JEST_COUNT.findall(found[1])):
         return None
-    failed = any(word == "failed" for _, word in counts)
-    return ", ".join(f"{number} {word}" for number, word in counts), _find_first_match(
-        _JEST_FIRST, lines
-    ) if failed else ""
+    return _describe_counts(counts, "failed", _JEST_FIRST, lines)
 
 
 def summarize_go(lines: list[str]) -> tuple[str, str] | None:
@@ -391,10 +389,7 @@ def summarize_mocha(lines: list[str]) -> tuple[str, str] | None:
     counts = [found.groups() for line in lines if (found := _MOCHA.match(line))]
     if not any(word == "passing" for _, word in counts):
         return None
-    failed = any(word == "failing" for _, word in counts)
-    return ", ".join(f"{number} {word}" for number, word in counts), _find_first_match(
-        _MOCHA_FIRST, lines
-    ) if failed else ""
+    return _describe_counts(counts, "failing", _MOCHA_FIRST, lines)
 
 
 def summarize_rspec(lines: list[str]) -> tuple[str, str] | None:
@@ -410,9 +405,8 @@ def summarize_tap(lines: list[str]) -> tuple[str, str] | None:
     counts = {found[1]: found[2] for line in lines if (found := _TAP.match(line))}
     if "pass" not in counts or "fail" not in counts:
         return None
-    return f"{counts['fail']} failed, {counts['pass']} passed", _find_first_match(_TAP_FIRST, lines) if counts[
-        "fail"
-    ] != "0" else ""
+    first = _find_first_match(_TAP_FIRST, lines) if counts["fail"] != "0" else ""
+    return f"{counts['fail']} failed, {counts['pass']} passed", first
 
 
 def summarize_ctest(lines: list[str]) -> tuple[str, str] | None:

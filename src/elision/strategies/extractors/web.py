@@ -74,7 +74,7 @@ def describe_fetched_page(action: Action | None, observation: Observation, text:
     page = _describe_page(envelope.head_and_tail)
     if not page or command.only_pipeline[-1].program in ("jq", "python", "python3", "wc", "grep"):
         return None
-    return Outcome(command.label, f"exit {envelope.exit_code}, {page}" if envelope.has_failed else page)
+    return Outcome(command.label, envelope.state_failure(page))
 
 
 def _label_request(action: Action | None) -> str:
