@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, parse_refusal
 from elision.summarizers.endpoints import EndpointRequest
-from elision.summarizers.model_summarizer import FIRST, THINKING, ModelSummarizer, ReasoningBudget, SummaryRetryPolicy
+from elision.summarizers.model_summarizer import (
+    FIRST_REASONING_TOKENS,
+    THINKING,
+    ModelSummarizer,
+    ReasoningBudget,
+    SummaryRetryPolicy,
+)
 from elision.testing.request_checks import find_problems
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
@@ -545,7 +551,7 @@ def test_it_doubles_up_to_its_ceiling() -> None:
     for _ in range(5):
         room.grow(room.tokens, 50_000)
         seen.append(room.tokens)
-    assert seen == [FIRST, 2 * FIRST, 4 * FIRST, 50_000, 50_000]
+    assert seen == [FIRST_REASONING_TOKENS, 2 * FIRST_REASONING_TOKENS, 4 * FIRST_REASONING_TOKENS, 50_000, 50_000]
 
 
 def test_what_it_comes_down_to() -> None:

@@ -13,7 +13,7 @@ from elision.summarizers.prompt import (
     EXAMPLE,
     INSTRUCTIONS,
     LARGEST_FILE,
-    LEAST,
+    LEAST_CHARACTERS,
     MARKERS,
     SummaryPrompt,
     build_extension,
@@ -65,9 +65,9 @@ def test_short_texts_are_whole_and_long_ones_lose_their_middle() -> None:
 
 
 def test_no_text_is_cut_to_its_first_words() -> None:
-    """However small the window, every text keeps LEAST characters."""
+    """However small the window, every text keeps LEAST_CHARACTERS."""
     turns = [make_turn(n, command="ls", result="y" * 20_000) for n in range(1, 6)]
-    assert build_prompt(make_request(*turns), window=10).count("y") >= 5 * LEAST
+    assert build_prompt(make_request(*turns), window=10).count("y") >= 5 * LEAST_CHARACTERS
 
 
 def test_a_window_that_fits_cuts_nothing() -> None:

@@ -74,7 +74,7 @@ DEPENDENT_OPTIONS: dict[type[Strategy], tuple[str, str, Callable[[int, int], int
 }
 
 #: Types of options as they are annotated -> the types that fit, and their name in an error.
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+_OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
     "float": ((int, float), "a number"),
     "bool": ((bool,), "true or false"),
@@ -190,10 +190,10 @@ def _find_part(name: str) -> str:
 def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
     """Raise SpecError if `value` is no `annotation`; those that have readers of their own are right by then."""
     kinds = annotation.split(" | ")
-    if not all(kind in _KINDS for kind in kinds):
+    if not all(kind in _OPTION_TYPES for kind in kinds):
         return
-    if not any(type(value) in _KINDS[kind][0] for kind in kinds):
-        meant = " or ".join(_KINDS[kind][1] for kind in kinds)
+    if not any(type(value) in _OPTION_TYPES[kind][0] for kind in kinds):
+        meant = " or ".join(_OPTION_TYPES[kind][1] for kind in kinds)
         shown = value if isinstance(value, str) else _format_value(value)
         raise SpecError(f"{owner}({name}={shown}): give {meant}")
 

@@ -65,7 +65,7 @@ _FAILING = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 
-_LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
+_ATTEMPT_LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
 _DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
 #: The error of a call that failed without a word.
 NO_OUTPUT = "failed without output"
@@ -268,7 +268,7 @@ class Attempt:
 
 def parse_attempt(line: str) -> Attempt | None:
     """Return the attempt that `str()` wrote as `line`; None if it is none."""
-    match = _LINE.fullmatch(line)
+    match = _ATTEMPT_LINE.fullmatch(line)
     if not match:
         return None
     count, action, error, first, last, worked = match.groups()

@@ -55,7 +55,7 @@ FACTS_PCT: Final = 45
 #: Characters of a line that an earlier digest brought along.
 _OLD_WIDTH = 110
 #: Characters quoted of a previous summary that is no digest.
-_QUOTED = 2_400
+_QUOTED_CHARACTERS = 2_400
 #: How many lines of a section are worth as much as one of a section of weight 1.
 _WEIGHTS: Mapping[str, float] = {
     "USER_CONTEXT": 2.0,
@@ -74,9 +74,9 @@ _WEIGHTS: Mapping[str, float] = {
 _REPLACED = frozenset({"PENDING", "CURRENT_STATE"})
 
 #: A line that does not fit is tried once more at this many characters.
-SHORT = 70
+SHORT_LINE = 70
 #: Lines that did not fit, after which no more are tried: the budget is used up.
-_MISSES = 12
+_MOST_MISSES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord
     """Return a previous summary that is no digest as a record: quoted, head and tail."""
     first_turn = turns[0].index if turns else 1
     last_turn = max(1, first_turn - 1)
-    lines = cut_middle(strip_markup(previous), _QUOTED, "\n[…]\n").splitlines()
+    lines = cut_middle(strip_markup(previous), _QUOTED_CHARACTERS, "\n[…]\n").splitlines()
     quoted = drop_duplicates([clip_line(line, 200) for line in lines if line.strip()])
     if previous.strip():
         first_turn = 1
@@ -331,10 +331,10 @@ class LineSelection:
         for line in sorted(lines, key=lambda line: (line.rank, line.section, line.place)):
             if (line.section, line.place) in self._lines or self._add_line(line, reserve):
                 continue
-            if not line.is_firm and self._add_line(replace(line, text=clip_line(line.text, SHORT)), reserve):
+            if not line.is_firm and self._add_line(replace(line, text=clip_line(line.text, SHORT_LINE)), reserve):
                 continue
             misses += 1
-            if misses > _MISSES:
+            if misses > _MOST_MISSES:
                 return
 
     def _add_line(self, line: DigestLine, reserve: int) -> bool:

@@ -29,11 +29,11 @@ from elision.providers.shared.json_reading import number_in
 from elision.trajectory.plan import LivePrefix
 
 #: Shape of a file.
-FORMAT: Final = "elision.summary-answer/1"
+ANSWER_FORMAT: Final = "elision.summary-answer/1"
 #: Variable of the environment with the folder for all programs' caches.
 _CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
 #: Bytes of a file that is read; what an endpoint accepts is smaller.
-_LARGEST: Final = 16_000_000
+_LARGEST_FILE: Final = 16_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +232,8 @@ class AnswerCache:
         """Return what was kept under `key`; None for nothing, or for a damaged file."""
         try:
             with self._find_path(key).open("rb") as file:
-                entry = json.loads(file.read(_LARGEST))
-            if entry["format"] != FORMAT or entry["sha256"] != _hash_json(entry["answer"]):
+                entry = json.loads(file.read(_LARGEST_FILE))
+            if entry["format"] != ANSWER_FORMAT or entry["sha256"] != _hash_json(entry["answer"]):
                 return None
             answer = entry["answer"]
             if "fault" in answer:
@@ -247,7 +247,7 @@ class AnswerCache:
         value = msgspec.to_builtins(answer)
         if isinstance(answer, EndpointFault):
             value = {"fault": value}
-        entry = {"format": FORMAT, "sha256": _hash_json(value), "answer": value}
+        entry = {"format": ANSWER_FORMAT, "sha256": _hash_json(value), "answer": value}
         path = self._find_path(key)
         try:
             path.parent.mkdir(exist_ok=True, mode=0o700)
@@ -327,7 +327,7 @@ class CachedEndpoint:
             "temperature": request.temperature,
             "live": live,
         }
-        return _hash_json({"format": FORMAT, "model": self.model, **self._name, "body": body})
+        return _hash_json({"format": ANSWER_FORMAT, "model": self.model, **self._name, "body": body})
 
 
 def strip_credentials(url: str) -> str:

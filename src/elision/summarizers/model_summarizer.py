@@ -23,7 +23,7 @@ from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.summarizers.prompt import BUILT_IN, SummaryPrompt, build_extension, fit_prompt, list_strings
 from elision.summarizers.summary_acceptance import RequestRedactor
-from elision.summarizers.summary_checks import LONGEST, SummaryProblem, SummaryResult, find_problem
+from elision.summarizers.summary_checks import LONGEST_ANSWER, SummaryProblem, SummaryResult, find_problem
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
@@ -31,17 +31,17 @@ from elision.trajectory.tokens import make_counter
 from elision.trajectory.usage import Usage
 
 #: Tokens left to a model at first, once it turns out to reason.
-FIRST: Final = 8_000
+FIRST_REASONING_TOKENS: Final = 8_000
 
 
 #: Tokens assumed for an unknown window.
-WINDOW: Final = 128_000
+UNKNOWN_WINDOW: Final = 128_000
 #: Share of the window that a prompt may fill by our count: other models count up to a third more tokens.
-_SHARE: Final = 0.75
+_PROMPT_SHARE: Final = 0.75
 #: Share of the window that may be left for reasoning at most.
-_REASONING: Final = 0.25
+_REASONING_SHARE: Final = 0.25
 #: Tokens left for reasoning where a model is known to think first.
-THINKING: Final = FIRST
+THINKING: Final = FIRST_REASONING_TOKENS
 _THOUGHT: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TRANSIENT: Final = frozenset(["timeout", "connection", "rate-limited", "server"])
 
@@ -117,7 +117,7 @@ class ModelSummarizer:
     @property
     def max_thinking_tokens(self) -> int:
         """Return the most tokens that may be left for reasoning: as given, or a share of the window if that is more."""
-        return max(self.reasoning.least_tokens, int(_REASONING * self.window))
+        return max(self.reasoning.least_tokens, int(_REASONING_SHARE * self.window))
 
     def cap_answer(self, max_tokens: int) -> int:
         """Return `max_tokens`, or the most that the model writes, if it reported that."""
@@ -139,9 +139,9 @@ class ModelSummarizer:
 def _find_window(prices: Prices | None) -> int:
     """Return the window of the model, or what is just below its price cliff."""
     if prices is None:
-        return WINDOW
+        return UNKNOWN_WINDOW
     sizes = [size for size in (prices.window, prices.find_cliff()) if size]
-    return min(sizes, default=WINDOW)
+    return min(sizes, default=UNKNOWN_WINDOW)
 
 
 class _SummaryAttempt:
@@ -203,7 +203,7 @@ class _SummaryAttempt:
 
     def _compute_prompt_limit(self) -> int:
         """Return the tokens that a prompt may take, by our count."""
-        return int(_SHARE * self.summarizer.window) - self._compute_answer_limit()
+        return int(_PROMPT_SHARE * self.summarizer.window) - self._compute_answer_limit()
 
     def _build_request(self, problem: SummaryProblem | None) -> EndpointRequest:
         note = ""
@@ -332,7 +332,9 @@ class SummaryBill:
 
     def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
         """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
-        usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:LONGEST]))
+        usage = answer.usage or Usage(
+            input=_count_prompt_tokens(request, count), output=count(answer.text[:LONGEST_ANSWER])
+        )
         self._usage += usage
         usd = usage.usd
         if not usd:
@@ -380,7 +382,7 @@ class ReasoningBudget:
         Concurrent answers that ended alike count once.
         """
         with self._lock:
-            self.tokens = max(self.tokens, min(most, max(FIRST, 2 * used)))
+            self.tokens = max(self.tokens, min(most, max(FIRST_REASONING_TOKENS, 2 * used)))
 
     def shrink(self, needed: int) -> None:
         """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""

@@ -82,12 +82,12 @@ nothing; where something is unknown, leave it out.
 """
 
 #: Characters of a rendered text that fit a summarizer with a window of 128,000 tokens, answer included.
-WINDOW = 360_000
+TURNS_WINDOW = 360_000
 #: Most characters a token has, on average over a prompt. A prompt cut to that many is counted, and cut again if needed.
 _CHARACTERS = 5
 #: Fewest characters to which a result, message or argument is cut, however small the window: its first words alone are
 #: of no use.
-LEAST = 1_000
+LEAST_CHARACTERS = 1_000
 
 _STOP = """\
 [Not a message from the user: the task rests while its record is written. Do not go on with it in this answer, and call
@@ -204,15 +204,15 @@ def _list_markers(text: str) -> Iterator[tuple[str, int]]:
 
 
 def build_prompt(
-    request: SummaryRequest, window: int = WINDOW, note: str = "", prompt: SummaryPrompt = BUILT_IN
+    request: SummaryRequest, window: int = TURNS_WINDOW, note: str = "", prompt: SummaryPrompt = BUILT_IN
 ) -> str:
     """Return the full user prompt for `request`.
 
     window: characters for the turns; where they are longer, each long text in them is cut to its head and tail, all to
-    the same length, which is never less than LEAST. note: what was wrong with an earlier answer, "" for none.
-    prompt: the built-in one, or the user's own.
+    the same length, which is never less than LEAST_CHARACTERS. note: what was wrong with an earlier answer, "" for
+    none. prompt: the built-in one, or the user's own.
     """
-    task = cut_middle(request.task.strip(), max(LEAST, window // 4))
+    task = cut_middle(request.task.strip(), max(LEAST_CHARACTERS, window // 4))
     if prompt.template:
         turns = render_turns(request.turns, window, tagged=prompt.has_marker("tagged_turns"))
         previous = request.previous.strip() or task
@@ -250,11 +250,11 @@ def fit_prompt(
     window = _CHARACTERS * max(limit, 1)
     text = build_prompt(request, window, note, prompt)
     while (size := count(text)) > limit:
-        if window <= LEAST:
+        if window <= LEAST_CHARACTERS:
             if len(request.turns) <= 2:
                 return text
             request = _drop_middle_turns(request)
-        window = max(LEAST, int(0.95 * window * limit / size))
+        window = max(LEAST_CHARACTERS, int(0.95 * window * limit / size))
         text = build_prompt(request, window, note, prompt)
     return text
 
@@ -355,7 +355,7 @@ def _drop_middle_turns(request: SummaryRequest) -> SummaryRequest:
     return replace(request, turns=(*first, marked, *newest[1:]))
 
 
-def render_turns(turns: tuple[Turn, ...], window: int = WINDOW, *, tagged: bool = False) -> str:
+def render_turns(turns: tuple[Turn, ...], window: int = TURNS_WINDOW, *, tagged: bool = False) -> str:
     """Return `turns` as plain text, oldest first, in about `window` characters.
 
     tagged: each turn between <TURN-n> and </TURN-n>.
@@ -377,9 +377,9 @@ def _fit_width(lengths: list[int], window: int) -> int:
     for done, length in enumerate(sorted(lengths)):
         share = left // (len(lengths) - done)
         if length > share:
-            return max(LEAST, share)
+            return max(LEAST_CHARACTERS, share)
         left -= length
-    return max([LEAST, *lengths])
+    return max([LEAST_CHARACTERS, *lengths])
 
 
 def _label_parts(turn: Turn) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,7 @@ from elision.errors import Billed, SummaryError
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
 from elision.strategies.schedules import SummaryCall, choose_summary_call
-from elision.summarizers.summary_checks import LONGEST, SummaryResult, check_summary, has_sound_usage
+from elision.summarizers.summary_checks import LONGEST_ANSWER, SummaryResult, check_summary, has_sound_usage
 from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.foreign_text import make_encodable, remove_controls
 from elision.trajectory.items import find_items
@@ -91,7 +91,7 @@ def bill_call(state: State, context: DecisionContext, covers: int, answer: Summa
         return _bill_reported_usage(context, answer, answer.route)
     if answer.route == MODEL_FREE.route:
         return MODEL_FREE
-    if len(answer.text) <= LONGEST:
+    if len(answer.text) <= LONGEST_ANSWER:
         output = state.sizer.count(answer.text)
     else:
         output = len(answer.text) // 4
@@ -135,7 +135,7 @@ def accept_summary(
     those turns, None for no limit. writer: the model, "" for none or an unknown one. A summary is part of every later
     request: what no request can carry is replaced, and control characters are taken out.
     """
-    if len(answer) > LONGEST:
+    if len(answer) > LONGEST_ANSWER:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
     # Controls first: what remains when they are taken out may be a secret.
     answer = redaction.redact_text(remove_controls(make_encodable(answer)))

@@ -33,9 +33,9 @@ from elision.trajectory.turn import Turn
 Count = Callable[[str], int]
 
 #: Tokens that a summary has at least: "ok", "Done." and "null" are none.
-LEAST = 3
+LEAST_TOKENS = 3
 #: Characters from which on an answer is no summary; counting its tokens would take seconds.
-LONGEST = 200_000
+LONGEST_ANSWER = 200_000
 _BEGINNING = 200
 
 # By language; pieces of regular expressions, words apart by one space.
@@ -131,21 +131,21 @@ _ORDERS: Final = (
 )
 
 #: Turns that are searched, counted from the newest covered one.
-NEWEST = 5
-#: Facts that are asked for; fewer than FEWEST prove nothing.
-MOST = 12
-FEWEST = 4
+NEWEST_TURNS = 5
+#: Facts that are asked for; fewer than FEWEST_FACTS prove nothing.
+MOST_FACTS = 12
+FEWEST_FACTS = 4
 #: The share of them that must be kept.
-SHARE = 0.15
+LEAST_KEPT_SHARE = 0.15
 #: Characters of a fact. Longer ones are whole command lines and URLs, which a summary rightly shortens.
-_LONGEST = 60
+_LONGEST_FACT = 60
 #: Tokens of a summary's limit for each fact that is asked for: a short summary keeps fewer.
-_ROOM = 300
+_TOKENS_PER_FACT = 300
 
-_ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
+_ERROR_NAME = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
 
 #: Tokens, or USD, that no summary takes: a larger figure is a mistake, and sums of it would overflow.
-_LARGEST: Final = 10**12
+_LARGEST_FIGURE: Final = 10**12
 _LONGEST_NAME: Final = 400
 _ROUTES: Final = ("fresh", "extend", "model-free")
 
@@ -167,7 +167,7 @@ def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryPro
     text = text.strip()
     if not text:
         return SummaryProblem("empty", "it is empty", "Write the summary as plain text.")
-    if len(text) > LONGEST:
+    if len(text) > LONGEST_ANSWER:
         correction = f"Write at most {request.asked_tokens} tokens."
         return SummaryProblem("too-long", f"it has {len(text):,} characters", correction)
     return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
@@ -245,7 +245,7 @@ def _check_form(text: str) -> SummaryProblem | None:
 
 def _check_length(text: str, request: SummaryRequest, count: Count) -> SummaryProblem | None:
     size = count(text)
-    if size < LEAST:
+    if size < LEAST_TOKENS:
         return SummaryProblem(
             "empty",
             f"it says next to nothing: {_quote_beginning(text)}",
@@ -295,16 +295,16 @@ def _quote_beginning(text: str) -> str:
 
 
 def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
-    """Return facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are excluded."""
+    """Return facts of the newest of `turns`, those used in most turns first, MOST_FACTS of them, without secrets."""
     uses: Counter[str] = Counter()
-    for turn in turns[-NEWEST:]:
+    for turn in turns[-NEWEST_TURNS:]:
         failures = (find_failure(observation) or "" for observation in turn.observations)
-        facts = {error for failure in failures for error in _ERROR.findall(failure)}
+        facts = {error for failure in failures for error in _ERROR_NAME.findall(failure)}
         calls = (join_argument_text(action) for action in turn.actions if not action.implicit)
         for text in (turn.text, *calls):
             facts.update(find_items(DEFAULT.redact_text(text)))
-        uses.update(fact for fact in facts if len(fact) <= _LONGEST)
-    return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST])
+        uses.update(fact for fact in facts if len(fact) <= _LONGEST_FACT)
+    return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST_FACTS])
 
 
 def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
@@ -319,9 +319,9 @@ def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
 
 def count_needed_facts(facts: Sequence[str], max_tokens: int) -> int:
     """Return how many of `facts` a summary of at most `max_tokens` must keep."""
-    if len(facts) < FEWEST:
+    if len(facts) < FEWEST_FACTS:
         return 0
-    return min(math.ceil(SHARE * len(facts)), max_tokens // _ROOM)
+    return min(math.ceil(LEAST_KEPT_SHARE * len(facts)), max_tokens // _TOKENS_PER_FACT)
 
 
 def _list_forms(fact: str) -> Iterator[str]:
@@ -416,9 +416,9 @@ def _describe(value: object) -> str:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST_FIGURE
 
 
 def _is_amount(value: object) -> bool:
     """Return whether `value` is a finite number of 0 or more; a comparison with NaN is never true."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST_FIGURE

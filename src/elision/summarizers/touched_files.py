@@ -46,7 +46,7 @@ _NEW_KEYS = ("new_str", "new_string", "newText", "file_text", "content", "new_te
 # Beginnings of lines that files of any content have.
 _OPENINGS = ('"""', "#", "import ", "from ", "//", "/*", "*", "use ", "package ", "<?")
 #: Characters of the line that is quoted of a change.
-WIDTH = 100
+QUOTE_WIDTH = 100
 
 _STATE = re.compile(
     r"(?P<path>\S+): (?P<written>written)?(?:, )?(?:read (?P<reads>\d+)x)?(?:, )?(?:edited (?P<edits>\d+)x)?"
@@ -252,7 +252,7 @@ def _quote_written_text(verb: str, whole: str, matched: str) -> str:
             return _quote_first_line(body[1])
         return ""
     if verb == "edited" and matched.startswith("sed"):
-        return clip_line(matched, WIDTH)
+        return clip_line(matched, QUOTE_WIDTH)
     return ""
 
 
@@ -265,7 +265,7 @@ def _quote_first_line(text: str) -> str:
     for line in text.splitlines():
         stripped = line.strip()
         if len(stripped) > 3 and not stripped.startswith(_OPENINGS):
-            return f'"{clip_line(stripped, WIDTH)}"'
+            return f'"{clip_line(stripped, QUOTE_WIDTH)}"'
     return ""
 
 

@@ -242,7 +242,7 @@ def _format_printed_range(stage: Stage) -> str:
     return ""
 
 
-def describe_shell_listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_listing_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed through a tool made for it."""
     folder = _FOLDER.search(observation.text[:500])
     arguments = decode_arguments(action)
@@ -262,7 +262,7 @@ def describe_shell_listing(action: Action | None, observation: Observation, text
     )
 
 
-def describe_listing_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_shell_listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed by a shell command."""
     command = find_command(action, observation)
     if command is None or not command.only_pipeline or command.only_pipeline[0].program not in _LISTING:

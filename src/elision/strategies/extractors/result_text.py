@@ -60,13 +60,13 @@ _MARKED = re.compile(
     re.I,
 )
 _TOOLS = re.compile(r"(?:g?make(?:\[\d{1,3}\])?: \*\*\*|E: )\s{0,3}\S")
-_SAID = re.compile(
+_COMPLAINT = re.compile(
     r"\S{1,120}: .{0,300}?(?:command not found|no such file or directory|permission denied|not found\Z|cannot access"
     r"|cannot open|segmentation fault|syntax error|timed out|no module named|unrecognized arguments|is a directory)",
     re.I,
 )
 _CRASHED = ("Segmentation fault", "Killed", "Aborted", "fatal: not a git repository")
-_REFUSED = re.compile(
+_REFUSAL = re.compile(
     r"\s*(?:<[\w-]{1,30}>\s*)?(?:\*\*\s*)?(?:error|invalid|failed|no replacement|no match|could not|cannot"
     r"|string to replace"
     r"|old_str|old text|file has not been read|file does not exist|file not found|found \d{1,6} (?:matches|occurrences)"
@@ -266,14 +266,14 @@ def find_error_line(text: str) -> str:
         if _RAISED.match(line):
             return line.removeprefix("E ").strip()
     for line in lines:
-        if _MARKED.match(line) or _SAID.match(line) or line.startswith(_CRASHED):
+        if _MARKED.match(line) or _COMPLAINT.match(line) or line.startswith(_CRASHED):
             return line
     return next((line for line in lines if _TOOLS.match(line)), "")
 
 
 def is_refusal(text: str) -> bool:
     """Whether a file tool's answer begins as a refusal."""
-    return bool(_REFUSED.match(text[:500]))
+    return bool(_REFUSAL.match(text[:500]))
 
 
 def find_informative_line(text: str) -> str:
@@ -291,6 +291,6 @@ def find_complaint(text: str) -> str:
     if len(text) > 2_000 or brief.count("\n") > 1:
         return ""
     for line in brief.split("\n"):
-        if _MARKED.match(line) or _SAID.match(line):
+        if _MARKED.match(line) or _COMPLAINT.match(line):
             return line
     return ""

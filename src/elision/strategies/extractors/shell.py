@@ -94,8 +94,8 @@ _RSPEC = re.compile(r"(\d+) examples?, (\d+) failures?")
 _RSPEC_FIRST = re.compile(r"rspec (\S{1,160})")
 _TAP = re.compile(r"(?:#|ℹ) (pass|fail) (\d+)\Z")
 _TAP_FIRST = re.compile(r"\s{0,12}(?:not ok \d+ -? ?|✖ )(\S.{0,120})")
-_LIBTEST = re.compile(r"(\d{1,3})% tests passed, (\d+) tests? failed out of (\d+)")
-_LIBTEST_FIRST = re.compile(r"\s{1,6}\d+ - (\S{1,120}) \(")
+_CTEST = re.compile(r"(\d{1,3})% tests passed, (\d+) tests? failed out of (\d+)")
+_CTEST_FIRST = re.compile(r"\s{1,6}\d+ - (\S{1,120}) \(")
 
 
 def describe_shell_command(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -411,9 +411,9 @@ def summarize_tap(lines: list[str]) -> tuple[str, str] | None:
 
 def summarize_ctest(lines: list[str]) -> tuple[str, str] | None:
     """ctest: "2 of 10 failed"."""
-    found = _find_last_match(_LIBTEST, lines)
+    found = _find_last_match(_CTEST, lines)
     if found:
-        return (f"{found[2]} of {found[3]} failed", _find_first_match(_LIBTEST_FIRST, lines))
+        return (f"{found[2]} of {found[3]} failed", _find_first_match(_CTEST_FIRST, lines))
     return None
 
 
