@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import itemgetter
 from typing import Final
 
 from elision.trajectory.plan import FoldedRun, Gutter, Key, make_handle
@@ -48,10 +49,6 @@ class _FoldCost:
     @property
     def sources(self) -> set[Key]:
         return {run.source for run in self.runs}
-
-    def estimate_run(self, run: FoldedRun, lines: int) -> int:
-        """Return the tokens of `lines` lines of `run`."""
-        return self.whole_tokens * lines // self.lines
 
 
 class FoldLedger:
@@ -203,12 +200,13 @@ class FoldLedger:
         """Return the tokens of the lines of `source` that `dependents` refer to, each line once."""
         runs = []
         for key in dependents:
-            runs += [(run.source_start, key, run) for run in self._costs[key].runs if run.source == source]
+            runs += [(run.source_start, key, run.lines) for run in self._costs[key].runs if run.source == source]
         tokens = shown = 0
-        for start, key, run in sorted(runs, key=lambda found: (found[0], found[1])):
-            end = start + run.lines
+        for start, key, lines in sorted(runs, key=itemgetter(0, 1)):
+            end = start + lines
             if end > shown:
-                tokens += self._costs[key].estimate_run(run, end - max(start, shown))
+                cost = self._costs[key]
+                tokens += cost.whole_tokens * (end - max(start, shown)) // cost.lines
                 shown = end
         return tokens
 
