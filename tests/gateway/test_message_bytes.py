@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from elision.gateway.request_body import MessageEncoder
-from elision.providers.live.client_messages import convert_to_json
-from elision.providers.live.parsed_message import ParsedMessage, parse_message
+from elision.providers.live.client_messages import ParsedMessage, convert_to_json, parse_message
 from elision.providers.provider_table import PROVIDERS
 
 #: What happens before a view: messages come, some are hidden, the newest is said in other bytes, some are forgotten.
