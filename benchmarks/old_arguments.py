@@ -27,9 +27,9 @@ from elision.lab.replay import replay_run
 from elision.lab.run_as_recorded import add_recorded_head, sizer
 from elision.lab.run_loading import find_named_prices
 from elision.strategies.gist import KnownIdentifiers
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.selectors import Rule
+from elision.strategies.strategy import Masking
 from elision.summarizers.touched_files import FileTouch, list_touches
 from elision.trajectory.content import Opaque, Text
 from elision.trajectory.plan import Key, make_handle

@@ -10,9 +10,9 @@ import pytest
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.strategies.decision_context import Budget
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Masking
 from elision.summarizers.digest import write_digest
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided

@@ -28,14 +28,10 @@ from elision.errors import SettingError
 from elision.manager.manual_turns import make_head, make_turn
 from elision.providers.shared.base_renderer import format_text_summary
 from elision.strategies.gist import KnownIdentifiers
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT, Placeholders
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.selectors import RuleTable
-from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
-from elision.strategies.two_tier import TwoTier
+from elision.strategies.strategy import Hybrid, Masking, Strategy, Summarization, TwoTier
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.content import make_content
@@ -243,12 +239,6 @@ def _mask_turn(turn: Any, index: int, turns: int, window: int, placeholders: Pla
     return _replace_results(turn, texts) if texts else turn
 
 
-def _begin_session(strategy: Strategy, task: str) -> Log:
-    session = Log.fold((), LogSetup(strategy, find_price_set("uncached")))
-    session.set_head(make_head(task, "", ()))
-    return session
-
-
 def _run_strategy(
     strategy: Strategy,
     given: Sequence[TurnShape],
@@ -260,8 +250,9 @@ def _run_strategy(
     writer = summarizer
     if isinstance(writer, str):
         writer = make_summarizer(writer, environment=os.environ)
-    session = _begin_session(strategy, task)
-    read = _read_turns(given)
+    session = Log.fold((), LogSetup(strategy, find_price_set("uncached")))
+    session.set_head(make_head(task, "", ()))
+    read = [_read_turn(turn, index) for index, turn in enumerate(given, start=1)]
     covered = _count_covered(previous, len(read))
     for turn in read:
         session.add_turn(turn)
@@ -282,7 +273,9 @@ def _run_strategy(
     live = session.state.summary
     if live is None:
         return [*kept]
-    return [_make_entry(session, live), *kept]
+    messages = [message.text for index in live.interjections for message in read[index - 1].interjections]
+    made = TurnsSummary(content=live.text, covers=live.covers, kept_messages=tuple(messages), _summary=live)
+    return [made, *kept]
 
 
 def _count_covered(previous: TurnsSummary | None, turns: int) -> int:
@@ -309,22 +302,11 @@ def _adopt_summary(session: Log, previous: TurnsSummary) -> None:
     session.extend([decided, RequestSent(call=call, at=None, model="", tokens=0)])
 
 
-def _make_entry(session: Log, summary: Summary) -> TurnsSummary:
-    messages = (
-        message.text for index in summary.interjections for message in session.state.turns[index - 1].interjections
-    )
-    return TurnsSummary(content=summary.text, covers=summary.covers, kept_messages=tuple(messages), _summary=summary)
-
-
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
 
-def _read_turns(given: Sequence[Any]) -> list[Turn]:
-    """Return the given turns as values, numbered from 1. Raises SettingError for what is no turn."""
-    return [_read_turn(turn, index) for index, turn in enumerate(given, start=1)]
-
-
 def _read_turn(turn: Any, index: int) -> Turn:
+    """Return a given turn as a value, with number `index`. Raises SettingError for what is no turn."""
     if isinstance(turn, Turn):
         return replace(turn, index=index)
     reasoning, action, observation = _read_fields(turn, index)

@@ -10,7 +10,7 @@ import pytest
 
 from elision.agent.environment import SENTINEL, Shell, remove_credentials
 from elision.errors import ElisionError
-from elision.strategies.extractors.wrappers import unwrap_output
+from elision.strategies.extractors.result_text import unwrap_output
 from elision.testing.builders import call
 
 

@@ -23,9 +23,9 @@ from elision.manager.session_history import SessionLog
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
 from elision.strategies.guards import Guards
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Masking
 from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import SessionOpened
 from elision.trajectory.plan import SummaryRequest

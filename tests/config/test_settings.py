@@ -21,11 +21,9 @@ from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
 from elision.strategies.decision_context import Budget
 from elision.strategies.guards import Guards
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule
 from elision.strategies.spec import PRESETS, STRATEGIES, parse_strategy
+from elision.strategies.strategy import Hybrid, Masking, Raw
 from elision.summarizers.factory import KINDS
 from elision.summarizers.prompt import load_prompt
 from elision.telemetry.logs import PassLog

@@ -15,10 +15,8 @@ from elision.config import load_settings
 from elision.errors import SettingError
 from elision.gateway.settings import gateway_settings
 from elision.strategies.guards import Guards
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
 from elision.strategies.spec import parse_strategy
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Hybrid, Masking, Strategy
 from elision.testing.builders import step
 from tests.gateway.serve_process import start_serve
 

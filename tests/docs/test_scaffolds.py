@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from elision.gateway.settings import gateway_settings
-from elision.strategies.raw import Raw
+from elision.strategies.strategy import Raw
 from tests.docs.blocks import ROOT
 from tests.e2e.doors import NOWHERE
 

@@ -17,11 +17,10 @@ from elision.engine.terms import ALL_TURNS
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.decision_context import Budget
 from elision.strategies.extractors import BUILT_IN, Outcome
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import Placeholders
-from elision.strategies.raw import Raw
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Masking, Raw
 from elision.trajectory.events import (
     HeadSet,
     PassDecided,
@@ -46,6 +45,7 @@ from tests.properties.builders import (
     head,
     list_summaries,
     long_text,
+    refuse_summary,
     result,
     run_session,
     step,
@@ -53,6 +53,7 @@ from tests.properties.builders import (
     turn,
     user,
     write_brief_summary,
+    write_endless_summary,
 )
 
 SUMMARIZING = "summarization(every=3, tail=2, summary_max_tokens=50, schedule=every-turn)"
@@ -172,21 +173,13 @@ def test_a_request_is_yielded() -> None:
     assert done.value.value.segments[2].text.endswith("They were done.")
 
 
-def refuses(request: SummaryRequest) -> str:
-    raise SummaryError("the model refused")
-
-
-def endless(request: SummaryRequest) -> str:
-    return long_text(1, 500)
-
-
 @pytest.mark.parametrize(
     ("summarizer", "reason"),
     [
         (lambda request: "", "it is empty"),
         (lambda request: " \n\t", "it is empty"),
-        (refuses, "the model refused"),
-        (endless, "not shorter than what it replaces"),
+        (refuse_summary, "the model refused"),
+        (write_endless_summary, "not shorter than what it replaces"),
     ],
 )
 def test_a_failed_candidate_changes_nothing(summarizer: object, reason: str) -> None:

@@ -22,9 +22,8 @@ from elision.errors import SummaryError
 from elision.formats.registry import read_runs
 from elision.lab.hindsight import find_cheapest_plan, has_hindsight
 from elision.lab.replay import UNKNOWN_SENT, SentRun, replay_run
-from elision.strategies.cost_estimation import BLOCK_TOKENS, INSTRUCTION_TOKENS
 from elision.strategies.mask_candidates import MaskCandidate
-from elision.strategies.schedules import FixedSchedule
+from elision.strategies.schedules import BLOCK_TOKENS, INSTRUCTION_TOKENS, FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.cache import CacheFinding

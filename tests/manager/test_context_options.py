@@ -18,7 +18,7 @@ from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import ContextOptions, Options
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
-from elision.strategies.masking import Masking
+from elision.strategies.strategy import Masking
 
 
 def test_a_named_summarizer_finds_its_key(monkeypatch: pytest.MonkeyPatch) -> None:

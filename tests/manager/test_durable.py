@@ -13,7 +13,7 @@ from elision.formats.registry import read_runs
 from elision.lab.views import list_views
 from elision.providers.provider_table import find_provider
 from elision.stores.store_urls import open_store
-from elision.strategies.raw import Raw
+from elision.strategies.strategy import Raw
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter

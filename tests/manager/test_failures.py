@@ -14,9 +14,8 @@ from elision import Advanced, Cache
 from elision.errors import BudgetError, DialectError, SummaryError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import Event

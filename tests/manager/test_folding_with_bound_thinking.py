@@ -19,9 +19,8 @@ from elision.manager import ContextManager, ContextView
 from elision.manager.advanced_options import gather_options
 from elision.providers.anthropic.server_clearing import CLEARING_BETA
 from elision.strategies.decision_context import Budget
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import EveryTurnSchedule, FixedSchedule
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.testing.builders import call, result, trajectory, turn
 from elision.testing.recorded_provider import RecordedProvider, Terms
 from elision.trajectory.trajectory import Trajectory

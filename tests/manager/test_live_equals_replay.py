@@ -22,8 +22,8 @@ from elision.manager import ContextManager
 from elision.manager.advanced_options import gather_options
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.base_renderer import JsonMessage
-from elision.strategies.raw import Raw
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Raw
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter

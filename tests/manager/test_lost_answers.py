@@ -22,9 +22,8 @@ from elision.errors import StoreError
 from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.summarizers.summary_acceptance import accept_summary, bill_call
 from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.events import Event, PassDecided, RequestSent, SummaryFailed, UsageReported

@@ -21,7 +21,7 @@ import pytest
 
 from elision import Advanced, Cache, ContextManager, Guards, Rule, Sessions, open_store
 from elision.manager.advanced_options import gather_options
-from elision.strategies.masking import Masking
+from elision.strategies.strategy import Masking
 from elision.telemetry.diagnostics import Diagnostics
 
 Json = dict[str, Any]

@@ -16,9 +16,8 @@ from elision.manager.outgoing_request import FIELD
 from elision.manager.session_history import load_session_log
 from elision.stores.memory import MemoryStore
 from elision.strategies.guards import Guards
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import FixedSchedule
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.testing.billing_simulator import BillingSimulator, hash_prefixes
 from elision.testing.parsed_request import split_into_blocks
 from elision.trajectory.price_lookup import find_prices

@@ -26,8 +26,8 @@ from elision.manager.recall_tools import define_recall_tools
 from elision.providers.provider import Api
 from elision.providers.provider_table import find_provider
 from elision.providers.shared.json_reading import mapping_in
-from elision.strategies.raw import Raw
 from elision.strategies.spec import STRATEGIES, parse_strategy
+from elision.strategies.strategy import Raw
 from elision.testing.request_checks import find_problems
 from elision.testing.request_rules import list_new_violations
 from elision.trajectory.price_lookup import find_price_set

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from elision.engine import Log, LogSetup, Summarizer, decide, make_plain_terms, run_pass
+from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.testing.builders import call, head, long_text, result, step, steps, turn, user
@@ -24,6 +25,7 @@ __all__ = [
     "head",
     "list_summaries",
     "long_text",
+    "refuse_summary",
     "result",
     "run_session",
     "step",
@@ -31,6 +33,7 @@ __all__ = [
     "turn",
     "user",
     "write_brief_summary",
+    "write_endless_summary",
 ]
 
 #: A provider with a cache that is worth having from the first tokens on.
@@ -48,6 +51,15 @@ SIZER = Sizer(make_counter())
 def write_brief_summary(request: SummaryRequest) -> str:
     """A summarizer that says little."""
     return f"Turns {request.turns[0].index} to {request.turns[-1].index} were done."
+
+
+def refuse_summary(request: SummaryRequest) -> str:
+    raise SummaryError("the model refused")
+
+
+def write_endless_summary(request: SummaryRequest) -> str:
+    """Longer than what it replaces."""
+    return long_text(1, 500)
 
 
 def begin_session(strategy: Strategy | str, prices: Prices = CACHED, *, start: Head | None = None) -> Log:

@@ -10,7 +10,7 @@ from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.formats.registry import read_runs
 from elision.lab.run_as_recorded import add_recorded_head, calls
 from elision.strategies.spec import parse_strategy
-from elision.strategies.two_tier import TwoTier
+from elision.strategies.strategy import TwoTier
 from elision.summarizers.digest import write_digest
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_table import load_price_table

@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 from elision.engine import Log, Summarizer, decide, make_plain_terms, run_pass
 from elision.errors import BudgetError, SummaryError
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, SHORTEST_SUMMARY_TOKENS, clip_text
-from elision.strategies.cost_estimation import BLOCK_TOKENS
 from elision.strategies.decision_context import Budget
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
-from elision.strategies.schedules import FixedSchedule
+from elision.strategies.schedules import BLOCK_TOKENS, FixedSchedule
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Hybrid, Masking, Raw
 from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import SummaryRequest
@@ -37,6 +34,7 @@ from tests.properties.builders import (
     head,
     list_summaries,
     long_text,
+    refuse_summary,
     result,
     run_session,
     step,
@@ -44,18 +42,11 @@ from tests.properties.builders import (
     turn,
     user,
     write_brief_summary,
+    write_endless_summary,
 )
 
 #: Never acts of itself: what happens happens under pressure.
 NEVER = FixedSchedule()
-
-
-def refuses(request: SummaryRequest) -> str:
-    raise SummaryError("no")
-
-
-def endless(request: SummaryRequest) -> str:
-    return long_text(1, 500)
 
 
 def budgeted(tokens: int, **options: float) -> Masking:
@@ -191,7 +182,7 @@ def test_masking_asks_no_model() -> None:
 def test_the_window_gives_way_after_a_failed_summary() -> None:
     """A model that does not answer costs the window first, and what is left to say is said without it."""
     growing = [worded(index, words=60) for index in range(1, 60)]
-    session = run_session(summarizing(2_500), growing, summarizer=refuses, watch=fits)
+    session = run_session(summarizing(2_500), growing, summarizer=refuse_summary, watch=fits)
     firsts = list(dict.fromkeys(list_tiers(session, 10)))
     assert firsts == ["outside", "inside", "model-free"]
 
@@ -263,7 +254,7 @@ def floor_of(session: Log) -> int:
     )
 
 
-@pytest.mark.parametrize("summarizer", [write_brief_summary, endless, refuses])
+@pytest.mark.parametrize("summarizer", [write_brief_summary, write_endless_summary, refuse_summary])
 @pytest.mark.parametrize("room", [0, 20, 60, 150, 400, 1_000, 2_000])
 def test_always_fits_where_head_and_newest_turn_do(room: int, summarizer: Summarizer) -> None:
     """A summary gets as few words as it must, down to a digest's title, before the floor is said not to fit."""
@@ -432,7 +423,7 @@ def talk(count: int, *, said: int = 0) -> list[Turn]:
 
 def test_a_failed_summary_under_pressure() -> None:
     """Under pressure a failed summary is not the end: the view fits, or says that it does not."""
-    run_session(replace(summarizing(1_500), tail=2), talk(14), summarizer=refuses, watch=fits)
+    run_session(replace(summarizing(1_500), tail=2), talk(14), summarizer=refuse_summary, watch=fits)
 
 
 def test_a_failed_summary_is_not_retried_every_turn() -> None:
@@ -556,7 +547,7 @@ def test_no_budget_makes_an_edit_before_bound_thinking(
         make_plain_terms(), editable_from=first, may_summarize=may_summarize, is_strict=False
     )
     with contextlib.suppress(BudgetError):
-        run_pass(decide(session, terms), refuses if refused else write_brief_summary)
+        run_pass(decide(session, terms), refuse_summary if refused else write_brief_summary)
     assert min(edited_turns(session), default=first) >= first
     assert all(covers >= first for _, covers in list_summaries(session))
 

@@ -1,4 +1,4 @@
-"""Folding at birth, and what happens to folds where a source is hidden."""
+"""Folding at birth, what happens to folds where a source is hidden, and which file an action reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import pytest
 
 from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.errors import SpecError
-from elision.strategies.masking import Masking
+from elision.strategies.folding import FileRead, edits_exactly, find_file_read, has_exact_edit_tool
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import describe_strategy, parse_strategy
+from elision.strategies.strategy import Masking
 from elision.trajectory.events import PassDecided
-from elision.trajectory.turn import Head, Observation, Turn
+from elision.trajectory.turn import Action, Head, Observation, Turn
 from tests.properties.builders import PLAIN, begin_session, call, lines, result, run_session, turn, write_brief_summary
 
 
@@ -275,3 +276,74 @@ def test_a_result_of_one_line_that_comes_again_is_folded() -> None:
         (2, 1): "[same as t1.1 (get f1.py)]",
         (3, 1): "[same as t1.1 (get f1.py)]",
     }
+
+
+@pytest.mark.parametrize(
+    ("action", "path"),
+    [
+        (call("read_file", path="a.py"), "a.py"),
+        (call("Read", file_path="/x/a.py"), "/x/a.py"),
+        (call("str_replace_editor", command="view", path="a.py"), "a.py"),
+        (call("bash", command="cat a.py"), "a.py"),
+        (call("bash", command="cd /repo && cat src/a.py"), "/repo/src/a.py"),
+        (Action(id="", name="bash", arguments="cat a.py", implicit=True), "a.py"),
+    ],
+)
+def test_reads_name_their_file(action: Action, path: str) -> None:
+    """By the tool, or by the command of a shell; the folder is part of the name."""
+    assert find_file_read(action) == FileRead(path)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        call("str_replace_editor", command="str_replace", path="a.py", old_str="x"),
+        call("str_replace_editor", command="create", path="a.py"),
+        call("Write", file_path="a.py"),
+        call("bash", command="cat a.py | head"),
+        call("bash", command="make test"),
+        call("search", query="x"),
+        Action(id="", name="bash", arguments="ls", implicit=True),
+        Action(id="a", name="tool", arguments="{"),
+    ],
+)
+def test_everything_else_is_no_read(action: Action) -> None:
+    """Edits, commands that do more, and broken arguments."""
+    assert find_file_read(action) is None
+
+
+def test_parts_of_a_file_differ() -> None:
+    """Another offset, the first ten lines and the last ten are parts of their own; the order of arguments is not."""
+    reads = [
+        call("read_file", path="a.py"),
+        call("read_file", path="a.py", offset=10),
+        call("read_file", path="a.py", offset=20),
+        call("bash", command="head a.py"),
+        call("bash", command="tail a.py"),
+    ]
+    assert len({find_file_read(each) for each in reads}) == len(reads)
+    swapped = call("read_file", offset=10, path="a.py")
+    assert find_file_read(swapped) == find_file_read(reads[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("Edit", {"old_string": "a", "new_string": "b"}, True),
+        ("MultiEdit", {"edits": [{"old_string": "a"}]}, True),
+        ("edit", {"path": "a.py", "oldText": "a"}, True),
+        ("apply_patch", {"input": "*** Begin Patch"}, True),
+        ("edit", {"start_line": 3, "text": "the old_string of it"}, False),
+        ("bash", {"command": "sed -i s/old_str/new/ a.py"}, False),
+    ],
+)
+def test_calls_that_edit_exactly(name: str, arguments: dict[str, object], expected: bool) -> None:
+    """Known by the names of arguments, wherever they are, and by patches."""
+    assert edits_exactly(turn(1, (call(name, **arguments), result("done", name)))) is expected
+
+
+def test_tools_that_edit_exactly() -> None:
+    """Their schemas name the same arguments."""
+    tool = {"name": "Edit", "input_schema": {"type": "object", "properties": {"old_string": {"type": "string"}}}}
+    assert has_exact_edit_tool(Head(tools=({"name": "bash"}, tool)))
+    assert not has_exact_edit_tool(Head(tools=({"name": "bash", "description": "no old_string"},)))

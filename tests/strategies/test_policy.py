@@ -1,19 +1,19 @@
-"""One session's memory of a strategy: what may be hidden, and what that would save."""
+"""One session's memory of a strategy: what may be hidden, what that would save, and what a summary may cover."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
+import pytest
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
-from elision.strategies.policy import QUOTE_TOKENS
+from elision.strategies.policy import QUOTE_TOKENS, ServerCalls
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
-from elision.strategies.strategy import Strategy
-from elision.trajectory.content import Opaque
+from elision.strategies.strategy import Hybrid, Masking, Strategy
+from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
@@ -255,3 +255,74 @@ def test_masks_above_a_limit_are_not_urgent() -> None:
         session.add_turn(item)
     plan = session.policy.plan_pass(session.state, session.make_context(make_plain_terms()))
     assert (len(plan.masks), plan.summarize_to, plan.is_urgent, plan.reason) == (4, 0, False, "above hard")
+
+
+def server_call(id: str) -> Opaque:
+    return Opaque("server_tool_use", 5, {"type": "server_tool_use", "id": id, "name": "web_search", "input": {}})
+
+
+def server_result(id: str) -> Opaque:
+    kind = "web_search_tool_result"
+    return Opaque(kind, 5, {"type": kind, "tool_use_id": id, "content": []})
+
+
+def turns(**parts: Any) -> list[Turn]:
+    """Eight turns with long results; parts: what turn `t3` says besides, and so on."""
+    made = [step(index, text=long_text(index, 300)) for index in range(1, 9)]
+    return [msgspec.structs.replace(each, content=(Text("So."), *parts.get(f"t{each.index}", ()))) for each in made]
+
+
+#: The result comes with the next answer, behind the results of the client's own calls.
+ADJACENT = {"t4": (server_call("a"),), "t5": (server_result("a"),)}
+
+
+def limit(covers: int, **parts: Any) -> int:
+    calls = ServerCalls()
+    for each in turns(**parts):
+        calls.add_turn(each)
+    return calls.limit_summary(covers)
+
+
+def test_calls_that_are_answered_in_their_turn_limit_nothing() -> None:
+    """As nearly all are; a call without a result limits nothing either."""
+    assert [
+        limit(covers, t3=(server_call("a"), server_result("a")), t5=(server_call("b"),)) for covers in range(9)
+    ] == list(range(9))
+
+
+def test_a_summary_ends_before_the_call_or_behind_the_result() -> None:
+    """Whatever turns stand between them."""
+    assert [limit(covers, t3=(server_call("a"),), t6=(server_result("a"),)) for covers in range(9)] == [
+        0,
+        1,
+        2,
+        2,
+        2,
+        2,
+        6,
+        7,
+        8,
+    ]
+
+
+def test_calls_that_overlap_are_kept_together() -> None:
+    """What limits the one may reach into the other."""
+    parts = {"t2": (server_call("a"),), "t4": (server_result("a"), server_call("b")), "t6": (server_result("b"),)}
+    assert [limit(covers, **parts) for covers in range(1, 8)] == [1, 1, 1, 1, 1, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "lines"),
+    [
+        ("summarization(every=4, tail=4, schedule=every-turn)", 0),
+        ("hybrid(window=2, summarize_at=40, tail=30, budget=budget(6000, reserved=0), schedule=every-turn)", 100),
+    ],
+)
+def test_no_strategy_parts_them(strategy: str, lines: int) -> None:
+    """By count of turns, or where the budget asks for it; the newest turn is never covered."""
+    said = [(Text(long_text(number, lines)),) if lines else () for number in range(9)]
+    calls = [msgspec.structs.replace(each, content=(*each.content, *said[each.index])) for each in turns(**ADJACENT)]
+    covered: list[int] = []
+    run_session(strategy, calls, watch=lambda session: covered.append(session.state.covered_turns))
+    assert max(covered) > 0
+    assert 4 not in covered

@@ -1,4 +1,4 @@
-"""Runs of lines that stand in an earlier observation, and the lines that name them."""
+"""Runs of lines that an earlier observation has, the lines that name them, and line numbers kept apart."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import pytest
 
 from elision.strategies import repeated_lines
 from elision.strategies.fold_ledger import SourceNames, name_turn, write_reference
-from elision.strategies.repeated_lines import LineIndex, fold_observation, fold_text, keep_saving_runs
+from elision.strategies.repeated_lines import (
+    LineIndex,
+    LineNumber,
+    fold_observation,
+    fold_text,
+    keep_saving_runs,
+    split_lines,
+)
 from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
-from tests.strategies.unfolding import unfold_text
+from tests.strategies.unfolding import cut_number, unfold_text
 from tests.work import assert_linear
 
 CODE = [f"    self.field_{number} = compute_value(source, {number * 7})" for number in range(40)]
@@ -382,3 +389,42 @@ def test_texts_that_stay_split_have_so_many_characters_at_most() -> None:
     assert kept.split(second) is not found[1]
     assert kept.split("d" * 101).bodies == repeated_lines.split_lines("d" * 101).bodies
     assert kept.split(first) is not found[0]
+
+
+NUMBERED = ("def run(self):", "    return 1", "", "class Other:")
+
+
+@pytest.mark.parametrize("form", ["{}:{}", "{:6}\t{}", "{:6}→{}", "{}|{}", "src/app.py:{}:{}", "Line {}:{}", "{:4}:{}"])
+def test_numbers_are_kept_apart(form: str) -> None:
+    """The bodies are the code, and number and body make the line again."""
+    lines = [form.format(number, line) for number, line in enumerate(NUMBERED, 98)]
+    found = split_lines("\n".join(lines))
+    assert tuple(found.bodies) == NUMBERED
+    gutter = found.find_gutter(0, len(lines))
+    assert gutter is not None
+    assert (gutter.first, gutter.last) == (98, 101)
+    for number, line in enumerate(lines, 98):
+        assert cut_number(gutter, line) == (number, NUMBERED[number - 98])
+
+
+def test_only_newlines_end_lines() -> None:
+    """Form feeds, carriage returns and Unicode's own separators are text."""
+    assert list(split_lines("a\fb\rc\u2028d\r\ne\x85f\n").bodies) == ["a\fb\rc\u2028d\r", "e\x85f", ""]
+
+
+def test_numbers_that_cannot_be_written_again_are_text() -> None:
+    """Leading zeros and digits without end belong to the line."""
+    lines = ["0012:a", "9" * 5_000 + ":b", "12:c"]
+    found = split_lines("\n".join(lines))
+    assert found.bodies[0] == "0012:a"
+    assert found.bodies[1] is not None
+    assert found.numbers == {2: LineNumber("", 12, ":")}
+    assert found.find_gutter(0) is None
+
+
+def test_long_lines_are_hashed() -> None:
+    """A line of a megabyte takes little memory, and equals itself alone."""
+    one, same, other = split_lines("\n".join(["x" * 10**6, "x" * 10**6, "x" * 10**6 + "y"])).bodies
+    assert one == same != other
+    assert isinstance(one, bytes)
+    assert len(one) == 16

@@ -11,9 +11,6 @@ from hypothesis import strategies as st
 
 from elision.errors import SpecError
 from elision.strategies.decision_context import Budget
-from elision.strategies.hybrid import Hybrid
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule
 from elision.strategies.selectors import Rule
 from elision.strategies.spec import (
@@ -26,9 +23,7 @@ from elision.strategies.spec import (
     list_stated_options,
     parse_strategy,
 )
-from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
-from elision.strategies.two_tier import TwoTier
+from elision.strategies.strategy import Hybrid, Masking, Raw, Strategy, Summarization, TwoTier
 
 texts = st.text(st.characters(exclude_categories=()), max_size=12)
 counts = st.integers(1, 10**6)

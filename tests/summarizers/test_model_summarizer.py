@@ -1,4 +1,4 @@
-"""Summaries by a model at a scripted server: what is asked, what is asked again and how, what is counted."""
+"""Summaries by a model at a scripted server: what is asked, and asked again, what is counted, room for reasoning."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault, parse_refusal
 from elision.summarizers.endpoints import EndpointRequest
-from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
+from elision.summarizers.model_summarizer import (
+    FIRST_REASONING_TOKENS,
+    THINKING,
+    ModelSummarizer,
+    ReasoningBudget,
+    SummaryRetryPolicy,
+)
 from elision.testing.request_checks import find_problems
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
@@ -535,3 +543,35 @@ def test_nothing_shows_the_key() -> None:
     shown = repr(ModelSummarizer(OpenAIChatEndpoint("m", key="hunter22", base_url="http://127.0.0.1:1")))
     assert "hunter22" not in shown
     assert "hunter22" not in str(found)
+
+
+def test_it_doubles_up_to_its_ceiling() -> None:
+    """From nothing to a first step, then twice what was not enough."""
+    room, seen = ReasoningBudget(0), []
+    for _ in range(5):
+        room.grow(room.tokens, 50_000)
+        seen.append(room.tokens)
+    assert seen == [FIRST_REASONING_TOKENS, 2 * FIRST_REASONING_TOKENS, 4 * FIRST_REASONING_TOKENS, 50_000, 50_000]
+
+
+def test_what_it_comes_down_to() -> None:
+    """Twice what was needed, by half at most, and never less than at first."""
+    room = ReasoningBudget(1_000)
+    room.grow(20_000, 50_000)
+    seen = []
+    for needed in (15_000, 30_000, 0, 0, 0, 0, 0, 0):
+        room.shrink(needed)
+        seen.append(room.tokens)
+    assert seen == [30_000, 30_000, 15_000, 7_500, 3_750, 1_875, 1_000, 1_000]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 10**6)), max_size=40), st.integers(0, 10_000))
+def test_it_stays_within_its_bounds(steps: list[tuple[bool, int]], least: int) -> None:
+    """Whatever happens, in any order."""
+    room = ReasoningBudget(least)
+    for grows, tokens in steps:
+        if grows:
+            room.grow(min(tokens, room.tokens), 40_000)
+        else:
+            room.shrink(tokens)
+        assert least <= room.tokens <= max(least, 40_000)

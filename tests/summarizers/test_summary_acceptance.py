@@ -1,4 +1,4 @@
-"""A summarizer's answer on its way into a session: checked, redacted, billed; a failed one changes nothing."""
+"""A summary's way into a session: requested without secrets, checked, billed; a failed one changes nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.factory import make_summarizer
-from elision.summarizers.summary_acceptance import build_request
+from elision.summarizers.summary_acceptance import CircuitBreaker, RequestRedactor, build_request
 from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, SummaryFailed
-from elision.trajectory.plan import Edit, SummaryRequest
+from elision.trajectory.plan import Edit, LivePrefix, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
+from elision.trajectory.redact import DEFAULT, NO_REDACTION
 from elision.trajectory.turn import Head, Message
 from tests.summarizers.scripted_server import Reply, reply_chat, reply_error, serve_script
 from tests.summarizers.turns import make_turn
@@ -175,3 +176,86 @@ def test_what_the_view_shows_beside_a_summary() -> None:
     assert {item for item in asked.shown if item.startswith(("kept", "left"))} == {"kept_3"}
     whole = build_request(log.state, 2, 1_000, newest=4).shown
     assert {"kept_4", "left_out_4"} <= whole
+
+
+def test_waits_grow_and_the_circuit_opens() -> None:
+    """Each failure in a row waits longer; at the limit the circuit is open."""
+    breaker = CircuitBreaker()
+    assert [breaker.record_failure(100), breaker.record_failure(105)] == [105, 115]
+    assert [breaker.record_failure(115), breaker.record_failure(115)] == [175, 175]
+    assert not breaker.may_ask(174)
+    assert breaker.may_ask(175)
+
+
+def test_success_forgets() -> None:
+    """One summary that is taken closes the circuit."""
+    breaker = CircuitBreaker()
+    for call in range(5):
+        breaker.record_failure(call)
+    breaker.record_success()
+    assert breaker.may_ask(0)
+    assert breaker.record_failure(10) == 15
+
+
+MODEL_KEY = "sk-" + "proj-Zq7Wm2Xc9Vb4Nn8Kk1Jj6Hh3Gg5Ff0Dd"
+ASKED = SummaryRequest(
+    previous=f"was {MODEL_KEY}",
+    task=f"use {MODEL_KEY}",
+    turns=(
+        make_turn(
+            1,
+            f"I use {MODEL_KEY}",
+            command=f"export K={MODEL_KEY}",
+            result=f"K={MODEL_KEY}",
+            user=f"and {MODEL_KEY}",
+        ),
+    ),
+    max_tokens=100,
+    live=LivePrefix(dialect="openai", messages=({"role": "user", "content": MODEL_KEY},)),
+)
+
+
+def test_every_text_is_clean() -> None:
+    """Previous summary, task, words, arguments, results and interjections; the live prefix stays, byte for byte."""
+    redactor = RequestRedactor(DEFAULT)
+    clean = redactor.redact(ASKED)
+    assert MODEL_KEY not in repr((clean.previous, clean.task, clean.turns))
+    assert redactor.hits == 6
+    assert clean.live is ASKED.live
+    assert clean.turns[0].actions[0].decoded_arguments == {"command": "export K=[redacted: openai-key]"}
+
+
+def test_no_item_is_a_secret() -> None:
+    """Of the items that the view shows, those go to a summarizer that the redacted texts have too."""
+    turn = make_turn(1, command="env", result=f"K={MODEL_KEY} first_name")
+    asked = SummaryRequest(
+        previous="second_name",
+        task="",
+        turns=(turn,),
+        max_tokens=100,
+        shown=frozenset({MODEL_KEY, "first_name", "second_name"}),
+    )
+    assert RequestRedactor(DEFAULT).redact(asked).shown == {"first_name", "second_name"}
+
+
+def test_switched_off() -> None:
+    """With no rule in force the request is as it was."""
+    assert RequestRedactor(NO_REDACTION).redact(ASKED) == ASKED
+
+
+def test_what_is_clean_is_not_read_again() -> None:
+    """A request that the same rules have cleaned passes; other rules clean it all the same."""
+    clean = RequestRedactor(DEFAULT).redact(ASKED)
+    again = RequestRedactor(DEFAULT)
+    assert again.redact(clean) is clean
+    loose = RequestRedactor(NO_REDACTION).redact(ASKED)
+    assert MODEL_KEY not in repr(RequestRedactor(DEFAULT).redact(loose).turns)
+
+
+def test_a_turn_without_secrets_is_the_same_one() -> None:
+    """What holds no secret is not copied."""
+    plain = make_turn(1, "I look.", command="ls", result="a.py")
+    asked = SummaryRequest(previous="", task="", turns=(plain, *ASKED.turns), max_tokens=100)
+    clean = RequestRedactor(DEFAULT).redact(asked)
+    assert clean.turns[0] is plain
+    assert clean.turns[1] is not ASKED.turns[0]

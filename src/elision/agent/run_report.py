@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from elision.agent.environment import ActionResult
 from elision.agent.model import Json, ModelAnswer
 from elision.strategies.extractors.files import describe_edit, describe_line_edit, describe_shell_write
-from elision.strategies.extractors.test_reports import describe_test_run
+from elision.strategies.extractors.shell import describe_test_run
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Costs, Diagnostics
 from elision.trajectory.content import make_content

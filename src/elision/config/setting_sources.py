@@ -27,9 +27,8 @@ from elision.config.setting_keys import (
 )
 from elision.config.setting_readers import conceal_password
 from elision.errors import SettingError
-from elision.strategies.masking import Masking
 from elision.strategies.spec import STRATEGIES
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.trajectory.redact import DEFAULT
 
 FILE: Final = "elision.toml"

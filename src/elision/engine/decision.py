@@ -1,11 +1,8 @@
 """One pass over a log: decide what the next call hides, request the summary that this needs, and record it.
 
-Records of summaries that were requested and not used: why, and what they cost all the same.
-
-How far the provider may clear results where others refer to them.
-
-Where thinking is bound, a folded result stays as it was first sent. So what it refers to leaves with it, or not before
-it: the provider clears a run of the oldest results, and the end of that run must separate no reference from its source.
+A summary that was requested and not used is recorded, too: why, and what it cost all the same. Where thinking is bound,
+a folded result stays as it was first sent. So what it refers to leaves with it, or not before it: the provider clears a
+run of the oldest results, and the end of that run must separate no reference from its source (`limit_clearing`).
 """
 
 from __future__ import annotations
@@ -21,11 +18,10 @@ from elision.engine.money import bill_summary_call
 from elision.engine.terms import CallTerms
 from elision.errors import BudgetError, SummaryCause, SummaryError, describe_error, words_of_error
 from elision.strategies.budget_tiers import SHORT_SUMMARY_TOKENS, PossibleSummaries, fit_to_budget, fits_budget
-from elision.strategies.cost_estimation import SummaryCall
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import FORCED, NOTHING_ELIGIBLE, Policy
+from elision.strategies.schedules import SummaryCall
 from elision.summarizers.digest import write_digest
-from elision.summarizers.request_redaction import redact_request
 from elision.summarizers.summary_acceptance import (
     MODEL_FREE,
     accept_summary,
@@ -33,6 +29,7 @@ from elision.summarizers.summary_acceptance import (
     build_request,
     count_replaced_tokens,
     estimate_call,
+    redact_request,
 )
 from elision.summarizers.summary_checks import SummaryResult, parse_answer
 from elision.trajectory.events import PassDecided, SummaryFailed
@@ -43,106 +40,16 @@ from elision.trajectory.view import View
 
 #: Most characters of the reason why a summary failed.
 _REASON: Final = 500
-
-
-def describe_failure(log: Log, error: Exception, used: SummaryCall, call: int) -> SummaryFailed:
-    """Return the record that the summary that call `call` asked for failed with `error`. used: what it cost."""
-    cause: SummaryCause = "other"
-    message = f"it could not be used: {describe_error(error)}"
-    if isinstance(error, SummaryError):
-        cause = error.cause if error.cause in get_args(SummaryCause) else cause
-        message = words_of_error(error)
-    cost = bill_summary_call(log.prices, used.input, used.cached, used.output, used.usd)
-    return SummaryFailed(
-        call=call,
-        cause=cause,
-        reason=log.setup.redaction.redact_text(make_encodable(message[: 4 * _REASON]))[:_REASON],
-        input=used.input,
-        cached=used.cached,
-        output=used.output,
-        usd=cost.usd,
-        retry_at=log.breaker.find_retry(call),
-    )
-
-
-def write_off_attempt(log: Log, event: SummaryFailed | PassDecided) -> None:
-    """Record that a summary was paid for in a pass that was not stored; the breaker delays the next request.
-
-    event: what that pass recorded. Nothing happens if it is in the log after all.
-    """
-    if event in log.events:
-        return
-    if isinstance(event, SummaryFailed):
-        log.write_off_summary(msgspec.structs.replace(event, retry_at=log.breaker.find_retry(event.call)))
-    elif (made := event.summary) is not None:
-        used = SummaryCall(
-            route=made.route,
-            input=made.input_tokens,
-            cached=made.cached_tokens,
-            output=made.output_tokens,
-            usd=bill_summary_call(log.prices, made.input_tokens, made.cached_tokens, made.output_tokens, made.usd).usd,
-        )
-        error = SummaryError("it was not stored, and is not used")
-        log.write_off_summary(describe_failure(log, error, used, event.call))
-
-
 #: Share of what a pass would free that it has to free where references keep results; else it waits. Chosen on long
 #: recordings at Fable's prices: early passes that free little cost more than folding saves.
 LEAST_SHARE: Final = 0.75
 
 
-def limit_clearing(policy: Policy, state: State, context: DecisionContext, plan: Plan, *, is_forced: bool) -> Plan:
-    """Return `plan` with masks up to an end that separates no reference from its source.
-
-    It is the last such end, unless so little would be freed that it pays to wait. Above the budget it is the next one
-    instead. is_forced: whether all that may be hidden is hidden at once.
-    """
-    # No thinking follows the newest turn yet, so its results may be shown otherwise.
-    folds = [
-        fold
-        for fold in state.list_fixed_folds()
-        if fold.key[0] < context.call - 1 and state.find_hiding_text(fold.key) is None
-    ]
-    if not folds or not plan.masks:
-        return plan
-    spans = list_spans(folds)
-    wanted = find_end(max(mask.key for mask in plan.masks))
-    end = lower_end(wanted, spans)
-    lower = replace(plan, masks=tuple(mask for mask in plan.masks if mask.key < end))
-    if not _fits_with_clips(policy, state, context, lower):
-        end = raise_end(wanted, spans)
-        for key in sorted(state.observation_places):
-            if key < end:
-                policy.candidates.add_candidate(state, key, context.call)
-        higher = policy.candidates.make_masks(key for key in policy.candidates.pending if key < end)
-        return _add_short_results(policy, end, replace(plan, masks=higher))
-    if is_forced or _count_freed(policy, lower) >= LEAST_SHARE * _count_freed(policy, plan):
-        return _add_short_results(policy, end, lower)
-    return replace(plan, masks=(), reason="waits: later results refer to what would be cleared")
-
-
-def _fits_with_clips(policy: Policy, state: State, context: DecisionContext, plan: Plan) -> bool:
-    """Return whether the view fits its budget once `plan` is done, its clips too."""
-    if context.view_limit is not None:
-        clipped = sum(state.find_segment(clip.key).tokens - state.sizer.count_text(clip.text) for clip in plan.clips)
-        context = msgspec.structs.replace(context, view_limit=context.view_limit + clipped)
-    return fits_budget(policy, state, context, plan)
-
-
-def _count_freed(policy: Policy, plan: Plan) -> int:
-    return sum(policy.candidates.pending[mask.key].saved_tokens for mask in plan.masks)
-
-
-def _add_short_results(policy: Policy, end: Key, plan: Plan) -> Plan:
-    """Return `plan` with masks of what is too short to be masked for its own sake, and leaves with its source."""
-    if not plan.masks:
-        return plan
-    short = (key for key in policy.candidates.waiting if key < end)
-    return replace(plan, masks=policy.candidates.make_masks([*(mask.key for mask in plan.masks), *short]))
-
-
 #: Writes the summary that a request asks for. Raises SummaryError if it cannot.
 Summarizer: TypeAlias = Callable[[SummaryRequest], "str | SummaryResult"]
+
+#: The reason of a pass whose summary is written in the background.
+SUMMARY_BEING_WRITTEN: Final = "summary is being written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +60,6 @@ class NotReady:
 #: What a pass receives for the request that it yields.
 SummaryAnswer: TypeAlias = str | SummaryResult | SummaryError | NotReady
 PassSteps: TypeAlias = Generator[SummaryRequest, SummaryAnswer, View]
-
-#: The reason of a pass whose summary is written in the background.
-SUMMARY_BEING_WRITTEN: Final = "summary is being written"
 
 
 def decide(log: Log, terms: CallTerms) -> PassSteps:
@@ -218,7 +122,8 @@ class _Pass:
         summary = None
         if is_asked:
             summary, plan = yield from self._make_summary(plan)
-        if summary is None and (is_asked or self.budget_error is not None) and self._is_over_budget(plan):
+        may_not_fit = summary is None and (is_asked or self.budget_error is not None)
+        if may_not_fit and not fits_budget(self.policy, self.state, self.context, plan):
             summary, plan = self._fit_without_summarizer(plan)
         if self._is_bound:
             plan = limit_clearing(self.policy, self.state, self.context, plan, is_forced=self.terms.hides_all)
@@ -353,11 +258,7 @@ class _Pass:
         # while another summary is being written.
         # In shadow mode the view is not sent: the agent waits for nothing.
         is_urgent = plan.is_urgent and not self.state.shadow
-        return replace(
-            asked,
-            redaction=self.log.setup.redaction,
-            is_urgent=is_urgent,
-        )
+        return replace(asked, redaction=self.log.setup.redaction, is_urgent=is_urgent)
 
     def _settle_summary(self, plan: Plan, answer: SummaryAnswer) -> tuple[Summary | None, Plan]:
         """Return the summary, and the plan that is left."""
@@ -430,12 +331,6 @@ class _Pass:
         )
         return self.context.view_limit - rest
 
-    def _is_over_budget(self, plan: Plan) -> bool:
-        """Return whether a pass without a summary leaves the view over its budget."""
-        if self.context.view_limit is None:
-            return False
-        return not fits_budget(self.policy, self.state, self.context, plan)
-
     def _fit_without_summarizer(self, plan: Plan) -> tuple[Summary | None, Plan]:
         """Return a summary and a plan that fit without a summarizer: the model-free digest, then clipped results."""
         wanted = self._fit_plan(replace(plan, summarize_to=0), "digest" if self.terms.may_summarize else "none")
@@ -493,3 +388,99 @@ def run_pass(steps: PassSteps, summarizer: Summarizer) -> View:
     except StopIteration as done:
         view: View = done.value
         return view
+
+
+def describe_failure(log: Log, error: Exception, used: SummaryCall, call: int) -> SummaryFailed:
+    """Return the record that the summary that call `call` asked for failed with `error`. used: what it cost."""
+    cause: SummaryCause = "other"
+    message = f"it could not be used: {describe_error(error)}"
+    if isinstance(error, SummaryError):
+        cause = error.cause if error.cause in get_args(SummaryCause) else cause
+        message = words_of_error(error)
+    cost = bill_summary_call(log.prices, used.input, used.cached, used.output, used.usd)
+    return SummaryFailed(
+        call=call,
+        cause=cause,
+        reason=log.setup.redaction.redact_text(make_encodable(message[: 4 * _REASON]))[:_REASON],
+        input=used.input,
+        cached=used.cached,
+        output=used.output,
+        usd=cost.usd,
+        retry_at=log.breaker.find_retry(call),
+    )
+
+
+def write_off_attempt(log: Log, event: SummaryFailed | PassDecided) -> None:
+    """Record that a summary was paid for in a pass that was not stored; the breaker delays the next request.
+
+    event: what that pass recorded. Nothing happens if it is in the log after all.
+    """
+    if event in log.events:
+        return
+    if isinstance(event, SummaryFailed):
+        log.write_off_summary(msgspec.structs.replace(event, retry_at=log.breaker.find_retry(event.call)))
+    elif (made := event.summary) is not None:
+        used = SummaryCall(
+            route=made.route,
+            input=made.input_tokens,
+            cached=made.cached_tokens,
+            output=made.output_tokens,
+            usd=bill_summary_call(log.prices, made.input_tokens, made.cached_tokens, made.output_tokens, made.usd).usd,
+        )
+        error = SummaryError("it was not stored, and is not used")
+        log.write_off_summary(describe_failure(log, error, used, event.call))
+
+
+def limit_clearing(policy: Policy, state: State, context: DecisionContext, plan: Plan, *, is_forced: bool) -> Plan:
+    """Return `plan` with masks up to an end that separates no reference from its source.
+
+    It is the last such end, unless so little would be freed that it pays to wait. Above the budget it is the next one
+    instead. is_forced: whether all that may be hidden is hidden at once.
+    """
+    # No thinking follows the newest turn yet, so its results may be shown otherwise.
+    folds = [
+        fold
+        for fold in state.list_fixed_folds()
+        if fold.key[0] < context.call - 1 and state.find_hiding_text(fold.key) is None
+    ]
+    if not folds or not plan.masks:
+        return plan
+    spans = list_spans(folds)
+    wanted = find_end(max(mask.key for mask in plan.masks))
+    end = lower_end(wanted, spans)
+    lower = replace(plan, masks=tuple(mask for mask in plan.masks if mask.key < end))
+    if not _fits_with_clips(policy, state, context, lower):
+        end = raise_end(wanted, spans)
+        return _add_short_results(policy, end, _mask_up_to(end, policy, state, context, plan))
+    if is_forced or _count_freed(policy, lower) >= LEAST_SHARE * _count_freed(policy, plan):
+        return _add_short_results(policy, end, lower)
+    return replace(plan, masks=(), reason="waits: later results refer to what would be cleared")
+
+
+def _mask_up_to(end: Key, policy: Policy, state: State, context: DecisionContext, plan: Plan) -> Plan:
+    """Return `plan` with masks of all results before `end`, due or not."""
+    for key in sorted(state.observation_places):
+        if key < end:
+            policy.candidates.add_candidate(state, key, context.call)
+    masks = policy.candidates.make_masks(key for key in policy.candidates.pending if key < end)
+    return replace(plan, masks=masks)
+
+
+def _fits_with_clips(policy: Policy, state: State, context: DecisionContext, plan: Plan) -> bool:
+    """Return whether the view fits its budget once `plan` is done, its clips too."""
+    if context.view_limit is not None:
+        clipped = sum(state.find_segment(clip.key).tokens - state.sizer.count_text(clip.text) for clip in plan.clips)
+        context = msgspec.structs.replace(context, view_limit=context.view_limit + clipped)
+    return fits_budget(policy, state, context, plan)
+
+
+def _count_freed(policy: Policy, plan: Plan) -> int:
+    return sum(policy.candidates.pending[mask.key].saved_tokens for mask in plan.masks)
+
+
+def _add_short_results(policy: Policy, end: Key, plan: Plan) -> Plan:
+    """Return `plan` with masks of what is too short to be masked for its own sake, and leaves with its source."""
+    if not plan.masks:
+        return plan
+    short = (key for key in policy.candidates.waiting if key < end)
+    return replace(plan, masks=policy.candidates.make_masks([*(mask.key for mask in plan.masks), *short]))

@@ -21,10 +21,7 @@ from typing import Final, Literal
 
 from elision.errors import SpecError
 from elision.lab.ratios import divide_or_zero
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
-from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
+from elision.strategies.strategy import Masking, Raw, Strategy, Summarization
 
 FILE: Final = "elongation.toml"
 SWE_AGENT: Final = "SWE-agent"

@@ -10,12 +10,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
-from elision.strategies.masking import Masking
 from elision.strategies.policy import PolicyOptions
 from elision.strategies.schedules import EveryTurnSchedule
-from elision.strategies.selectors import Selector
-from elision.strategies.strategy import Strategy
-from elision.strategies.triggers import SummaryTrigger
+from elision.strategies.selectors import Selector, SummaryTrigger
+from elision.strategies.strategy import Masking, Strategy
 from elision.trajectory.content import Text
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices

@@ -26,10 +26,9 @@ from elision.engine.terms import ALL_TURNS
 from elision.errors import MissingExtra, SummaryError
 from elision.lab.replay import UNKNOWN_SENT, SentRun, replay_run
 from elision.lab.run_as_recorded import calls
-from elision.strategies.cost_estimation import BLOCK_TOKENS, INSTRUCTION_TOKENS, limit_user_words
-from elision.strategies.schedules import FixedSchedule
+from elision.strategies.schedules import BLOCK_TOKENS, INSTRUCTION_TOKENS, FixedSchedule, limit_user_words
+from elision.strategies.selectors import TurnRhythm
 from elision.strategies.strategy import Strategy
-from elision.strategies.triggers import TurnRhythm
 from elision.trajectory.cache import HOUR_SECONDS, CacheFinding, outlives_pause
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import CacheRules, Prices, Rates

@@ -32,11 +32,10 @@ from elision.stores.store_urls import DEFAULT_STORE
 from elision.strategies.decision_context import Budget
 from elision.strategies.extractors.registry import BUILT_IN, Extractors
 from elision.strategies.guards import Guards
-from elision.strategies.masking import Masking
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
 from elision.strategies.selectors import Rule
 from elision.strategies.spec import PRESET_GUARDS, describe_strategy, find_preset, parse_strategy
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.summarizers.summary_checks import SummaryResult
 from elision.telemetry.diagnostics import Diagnostics
 from elision.trajectory.plan import SummaryRequest

@@ -24,8 +24,8 @@ from elision.strategies.decision_context import DecisionContext
 from elision.strategies.guards import Guards
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.policy import Policy, PolicyOptions
-from elision.strategies.raw import Raw
 from elision.strategies.spec import parse_strategy
+from elision.strategies.strategy import Raw
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Diagnostics, Hidden
 from elision.trajectory.events import (

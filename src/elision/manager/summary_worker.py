@@ -19,7 +19,7 @@ from elision.errors import SummaryError, describe_error
 from elision.manager.context_options import SummaryWriter
 from elision.manager.think_time import LARGE_BYTES, choose_executor
 from elision.summarizers.factory import DigestSummarizer
-from elision.summarizers.request_redaction import redact_request
+from elision.summarizers.summary_acceptance import redact_request
 from elision.summarizers.summary_checks import SummaryResult, parse_answer
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.turn import Turn

@@ -98,7 +98,10 @@ class _Tiers:
         # Below the limit: at the limit every next call would hide a little more (design 3, low watermark).
         self.target = int(usable * self.budget.low)
         self.summaries = summaries
-        self.covers = _find_own_summary(policy, state, context) if summaries == "model" else 0
+        self.covers = 0
+        if summaries == "model" and policy.trigger is not None:
+            outside_tail = policy.trigger.find_last_outside_tail(state, context.call)
+            self.covers = policy.find_coverable(state, context, outside_tail)
 
     def find_plan(self, *, strict: bool) -> Plan:
         """Return the plan of the first tier that fits. Raises BudgetError if none does and `strict` is True."""
@@ -117,20 +120,20 @@ class _Tiers:
         return _count_after_plan(self.policy, self.state, self.context, plan)
 
     def _mask_pending(self) -> Plan | None:
-        masked = _plan_masks(self.policy, self.context)
+        masked = self._plan_masks()
         return masked if self._count(masked) <= self.target else None
 
     def _summarize(self) -> Plan | None:
         """Return a plan for a summary of all but the tail, and for masks after it down to `min_window`."""
-        masked_tokens = self._count(_plan_masks(self.policy, self.context))
-        for limit in _list_summary_limits(self.policy, self.state, self.context, self.covers, self.target):
-            summarized = _plan_own_summary(self.policy, self.covers, limit)
+        masked_tokens = self._count(self._plan_masks())
+        for limit in self._list_summary_limits():
+            summarized = self._plan_own_summary(limit)
             left = self._count(summarized)
             if left <= self.target:
                 return summarized
             if masked_tokens - left >= (1 - self.budget.low) * self.usable:
                 self._add_younger(left - self.target, after=self.covers)
-                summarized = _plan_own_summary(self.policy, self.covers, limit)
+                summarized = self._plan_own_summary(limit)
                 if self._count(summarized) <= self.usable:
                     return summarized
         return None
@@ -143,20 +146,19 @@ class _Tiers:
 
     def _summarize_rest(self) -> Plan | None:
         """Return a plan for a summary and all masks after it: neither of the two was enough."""
-        for limit in _list_summary_limits(self.policy, self.state, self.context, self.covers, self.target):
-            summarized = _plan_own_summary(self.policy, self.covers, limit)
+        for limit in self._list_summary_limits():
+            summarized = self._plan_own_summary(limit)
             if self._count(summarized) <= self.target:
                 return summarized
         return None
 
     def _list_model_free_plans(self) -> Iterator[Plan]:
-        masked = _plan_masks(self.policy, self.context)
+        masked = self._plan_masks()
         if self.summaries == "none":
             yield masked
             return
-        least = self.budget.min_window
-        yield _plan_digest(self.policy, self.state, self.context, self.target, least) or masked
-        yield from _plan_short_digest(self.policy, self.state, self.context, self.target, self.usable, least)
+        yield self._plan_digest() or masked
+        yield from self._plan_short_digests()
 
     def _clip_results(self, plans: Iterable[Plan], *, strict: bool) -> Plan:
         """Return the first of `plans` that fits with the newest results clipped; else raise, or the smallest."""
@@ -165,7 +167,7 @@ class _Tiers:
             tokens = self._count(plan)
             tokens += self.context.count_entering_tokens(hides=True)
             tokens -= self.policy.count_entering_tokens(self.context, plan)
-            plan, tokens = _clip_newest_results(self.policy, self.state, plan, tokens, self.usable)
+            plan, tokens = self._clip_newest_results(plan, tokens)
             if tokens <= self.usable:
                 return plan
             clipped.append((tokens, plan))
@@ -176,6 +178,87 @@ class _Tiers:
         if self.context.editable_from > self.state.covered_turns + 1:
             raise _bound_budget_error(self.context.editable_from, cut, tokens, self.usable)
         raise _budget_error(cut, tokens, self.usable)
+
+    def _plan_masks(self) -> Plan:
+        """Return a plan that masks everything pending that may be edited."""
+        masks = self.policy.candidates.make_masks_after(self.context.editable_from - 1)
+        return Plan(masks=masks, reason="over budget")
+
+    def _list_summary_limits(self) -> Iterator[int]:
+        """Yield how many tokens the strategy's own summary may have, the most first; nothing for no summary."""
+        if not self.covers:
+            return
+        policy, state, context = self.policy, self.state, self.context
+        most = policy.options.summary_max_tokens
+        if policy.estimate_summary(state, context, self.covers) is not None:
+            yield most
+        shorter = policy.limit_summary_tokens(state, context, self.covers, self.target)
+        shorter = max(SHORT_SUMMARY_TOKENS, shorter)
+        if shorter < most and policy.estimate_summary(state, context, self.covers, shorter) is not None:
+            yield shorter
+
+    def _plan_own_summary(self, limit: int) -> Plan:
+        """Return a plan for a model's summary of at most `limit` tokens, and all masks after it."""
+        masks = self.policy.candidates.make_masks_after(self.covers)
+        short = limit if limit < self.policy.options.summary_max_tokens else 0
+        return Plan(masks=masks, summarize_to=self.covers, summary_tokens=short, reason="over budget")
+
+    def _plan_digest(self) -> Plan | None:
+        """Return a plan that covers as few turns as reach the target, or all but the newest `min_window` turns."""
+        policy, state, context, least = self.policy, self.state, self.context, self.budget.min_window
+        newest = context.call - 1
+        for tail in (10, 5, 2, least):
+            covers = policy.find_coverable(state, context, newest - max(tail, least))
+            if not covers:
+                continue
+            offer = policy.estimate_summary(state, context, covers)
+            if offer is not None and (offer.view_tokens <= self.target or tail == least):
+                masks = policy.candidates.make_masks_after(covers)
+                return Plan(masks=masks, summarize_to=covers, is_model_free=True, reason="over budget")
+        return None
+
+    def _plan_short_digests(self) -> Iterator[Plan]:
+        """Yield plans that cover all but the newest `min_window` turns in fewer words than usual, the longest first."""
+        policy, state, context = self.policy, self.state, self.context
+        covers = policy.find_coverable(state, context, context.call - 1 - self.budget.min_window)
+        if not covers:
+            return
+        most = policy.options.summary_max_tokens
+        wanted = policy.limit_summary_tokens(state, context, covers, self.target)
+        fitting = policy.limit_summary_tokens(state, context, covers, self.usable)
+        # First one that leaves room for the calls to come, then a short one that fits, at last the shortest: cutting
+        # results may make room for it.
+        for limit in (
+            max(SHORT_SUMMARY_TOKENS, wanted),
+            max(SHORTEST_SUMMARY_TOKENS, min(SHORT_SUMMARY_TOKENS, fitting)),
+            SHORTEST_SUMMARY_TOKENS,
+        ):
+            if limit < most and policy.estimate_summary(state, context, covers, limit) is not None:
+                masks = policy.candidates.make_masks_after(covers)
+                yield Plan(
+                    masks=masks, summarize_to=covers, summary_tokens=limit, is_model_free=True, reason="over budget"
+                )
+
+    def _clip_newest_results(self, plan: Plan, tokens: int) -> tuple[Plan, int]:
+        """Clip the newest turn's results, the largest first, until a view of `tokens` fits.
+
+        Return the plan with the clips and the tokens that are left, which may still be too many.
+        """
+        state = self.state
+        keys: list[Key] = []
+        if state.turns:
+            keys = [key for key in state.observation_places if key[0] == state.turns[-1].index]
+        clips = []
+        for key in sorted(keys, key=lambda key: -state.find_segment(key).tokens):
+            if tokens <= self.usable:
+                break
+            size = state.find_segment(key).tokens
+            handle = make_handle(key) if self.policy.candidates.placeholders.handles else ""
+            text = clip_text(state.find_observation(key).text, size - (tokens - self.usable), handle, state.sizer)
+            if state.sizer.count_text(text) < size:
+                clips.append(Edit(key, "clip", text))
+                tokens -= size - state.sizer.count_text(text)
+        return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 
     def _add_younger(self, excess: int, after: int = 0) -> None:
         """Add younger observations to the candidates, oldest first, until masking them frees `excess` tokens.
@@ -237,94 +320,6 @@ def _count_after_plan(policy: Policy, state: State, context: DecisionContext, pl
         # A view must fit however much is unfolded. Masks are those of all candidates from the first one on.
         saved -= policy.folding.ledger.measure_exposure(plan.masks[0].key[0] - 1, covers=False).most
     return state.track.tokens - saved + policy.count_entering_tokens(context, plan)
-
-
-def _plan_masks(policy: Policy, context: DecisionContext) -> Plan:
-    """Return a plan that masks everything pending that may be edited."""
-    return Plan(masks=policy.candidates.make_masks_after(context.editable_from - 1), reason="over budget")
-
-
-def _find_own_summary(policy: Policy, state: State, context: DecisionContext) -> int:
-    """Return the newest turn outside the strategy's tail; 0 if the strategy has no summaries, or nothing to cover."""
-    if policy.trigger is None:
-        return 0
-    return policy.find_coverable(state, context, policy.trigger.find_last_outside_tail(state, context.call))
-
-
-def _list_summary_limits(
-    policy: Policy, state: State, context: DecisionContext, covers: int, target: int
-) -> Iterator[int]:
-    """Yield how many tokens a summary of turns 1 ... `covers` may have, the most first; nothing for no summary."""
-    most = policy.options.summary_max_tokens
-    if covers and policy.estimate_summary(state, context, covers) is not None:
-        yield most
-    shorter = max(SHORT_SUMMARY_TOKENS, policy.limit_summary_tokens(state, context, covers, target)) if covers else most
-    if shorter < most and policy.estimate_summary(state, context, covers, shorter) is not None:
-        yield shorter
-
-
-def _plan_own_summary(policy: Policy, covers: int, limit: int) -> Plan:
-    """Return a plan for a model's summary of turns 1 ... `covers` of at most `limit` tokens, and all masks after it."""
-    masks = policy.candidates.make_masks_after(covers)
-    short = limit if limit < policy.options.summary_max_tokens else 0
-    return Plan(masks=masks, summarize_to=covers, summary_tokens=short, reason="over budget")
-
-
-def _plan_digest(policy: Policy, state: State, context: DecisionContext, target: int, least: int) -> Plan | None:
-    """Return a plan that covers as few turns as bring the view to `target`, or all but the newest `least` turns."""
-    newest = context.call - 1
-    for tail in (10, 5, 2, least):
-        covers = policy.find_coverable(state, context, newest - max(tail, least))
-        if not covers:
-            continue
-        offer = policy.estimate_summary(state, context, covers)
-        if offer is not None and (offer.view_tokens <= target or tail == least):
-            masks = policy.candidates.make_masks_after(covers)
-            return Plan(masks=masks, summarize_to=covers, is_model_free=True, reason="over budget")
-    return None
-
-
-def _plan_short_digest(
-    policy: Policy, state: State, context: DecisionContext, target: int, usable: int, least: int
-) -> Iterator[Plan]:
-    """Yield plans that cover all but the newest `least` turns in fewer words than usual, the longest digest first."""
-    covers = policy.find_coverable(state, context, context.call - 1 - least)
-    if not covers:
-        return
-    most = policy.options.summary_max_tokens
-    wanted = policy.limit_summary_tokens(state, context, covers, target)
-    fitting = policy.limit_summary_tokens(state, context, covers, usable)
-    # First one that leaves room for the calls to come, then a short one that fits, at last the shortest: cutting
-    # results may make room for it.
-    for limit in (
-        max(SHORT_SUMMARY_TOKENS, wanted),
-        max(SHORTEST_SUMMARY_TOKENS, min(SHORT_SUMMARY_TOKENS, fitting)),
-        SHORTEST_SUMMARY_TOKENS,
-    ):
-        if limit < most and policy.estimate_summary(state, context, covers, limit) is not None:
-            masks = policy.candidates.make_masks_after(covers)
-            yield Plan(masks=masks, summarize_to=covers, summary_tokens=limit, is_model_free=True, reason="over budget")
-
-
-def _clip_newest_results(policy: Policy, state: State, plan: Plan, tokens: int, usable: int) -> tuple[Plan, int]:
-    """Clip the newest turn's results, the largest first, until a view of `tokens` is down to `usable`.
-
-    Return the plan with the clips and the tokens that are left, which may still be too many.
-    """
-    keys: list[Key] = []
-    if state.turns:
-        keys = [key for key in state.observation_places if key[0] == state.turns[-1].index]
-    clips = []
-    for key in sorted(keys, key=lambda key: -state.find_segment(key).tokens):
-        if tokens <= usable:
-            break
-        size = state.find_segment(key).tokens
-        handle = make_handle(key) if policy.candidates.placeholders.handles else ""
-        text = clip_text(state.find_observation(key).text, size - (tokens - usable), handle, state.sizer)
-        if state.sizer.count_text(text) < size:
-            clips.append(Edit(key, "clip", text))
-            tokens -= size - state.sizer.count_text(text)
-    return replace(plan, clips=tuple(clips), reason="over budget"), tokens
 
 
 def clip_text(text: str, tokens: int, handle: str, sizer: Sizer) -> str:

@@ -1,6 +1,6 @@
-"""What a strategy may know when it decides: now, prices, what is cached, what was paid. Never what comes.
+"""What a strategy may know when it decides: now, prices, what is cached, what was paid, how large a view may be.
 
-How large a view may be (design 3, Budget).
+Never what comes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from elision.trajectory.prices import Prices
 from elision.trajectory.state import State
 from elision.trajectory.tokens import TokenScale
 from elision.trajectory.view import View
+
+#: Tokens that no view has: a larger budget is none, and may not fit a float.
+_LARGEST: Final = 10**15
 
 
 class DecisionContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,10 +100,6 @@ class DecisionContext(msgspec.Struct, frozen=True, kw_only=True):
         if self.scale is None:
             return tokens
         return round(tokens / self.scale.rate)
-
-
-#: Tokens that no view has: a larger budget is none, and may not fit a float.
-_LARGEST: Final = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

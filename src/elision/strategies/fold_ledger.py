@@ -1,10 +1,10 @@
-"""What is folded in a view, what it relies on, and how many tokens hiding that would add.
+"""What is folded in a view: what that relies on, how many tokens hiding it would add, and the lines that stand for it.
 
 When a source is hidden, its lines are shown again where they were folded: the first observation after it that has them
 is shown whole, and later ones refer to that one. So each line of a source is counted once as an estimate, and once for
 each observation as the most that it can be.
 
-References: the line that stands for repeated lines of a result, and says where the view has them.
+A reference is the line that stands for repeated lines of a result, and says where the view has them.
 
     [same as lines 40–51 of t12.1 (read_file src/app.py)]     the first one to that result
     [same as lines 60–71 of t12.1]                            another one to it, in the same result
@@ -12,9 +12,8 @@ References: the line that stands for repeated lines of a result, and says where 
     [same as t41.1 (bash pytest, the latest before this)]     all of that result, where such a call was made twice
 
 The call is the only one like it before the result that refers to it, or the reference counts back from there. So
-nothing that is shown needs a handle, and no later call makes a reference ambiguous.
-
-Lines are counted as that result is shown, from its top: a result that refers to others itself shows one line for each.
+nothing that is shown needs a handle, and no later call makes a reference ambiguous. Lines are counted as that result is
+shown, from its top: a result that refers to others itself shows one line for each.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
+from operator import itemgetter
 from typing import Final
 
 from elision.trajectory.plan import FoldedRun, Gutter, Key, make_handle
@@ -49,10 +49,6 @@ class _FoldCost:
     @property
     def sources(self) -> set[Key]:
         return {run.source for run in self.runs}
-
-    def estimate_run(self, run: FoldedRun, lines: int) -> int:
-        """Return the tokens of `lines` lines of `run`."""
-        return self.whole_tokens * lines // self.lines
 
 
 class FoldLedger:
@@ -172,7 +168,8 @@ class FoldLedger:
         #: Folds that the pass masks, and those that it writes in other words.
         masked: set[Key] = set()
         changed: set[Key] = set()
-        for key in self._list_after(after):
+        folded = list(takewhile(lambda key: key[0] > after, reversed(self._costs)))
+        for key in reversed(folded):
             if key in self._leaving:
                 continue
             cost = self._costs[key]
@@ -194,12 +191,6 @@ class FoldLedger:
         estimated += sum(self._estimate_source(source, keys) for source, keys in live.items())
         return Exposure(min(estimated, most), most)
 
-    def _list_after(self, after: int) -> list[Key]:
-        """Return what is folded after turn `after`, in order; costs what it returns."""
-        keys = list(takewhile(lambda key: key[0] > after, reversed(self._costs)))
-        keys.reverse()
-        return keys
-
     def _is_gone(self, key: Key, after: int, covers: bool) -> bool:
         if key[0] <= after:
             return covers
@@ -209,12 +200,13 @@ class FoldLedger:
         """Return the tokens of the lines of `source` that `dependents` refer to, each line once."""
         runs = []
         for key in dependents:
-            runs += [(run.source_start, key, run) for run in self._costs[key].runs if run.source == source]
+            runs += [(run.source_start, key, run.lines) for run in self._costs[key].runs if run.source == source]
         tokens = shown = 0
-        for start, key, run in sorted(runs, key=lambda found: (found[0], found[1])):
-            end = start + run.lines
+        for start, key, lines in sorted(runs, key=itemgetter(0, 1)):
+            end = start + lines
             if end > shown:
-                tokens += self._costs[key].estimate_run(run, end - max(start, shown))
+                cost = self._costs[key]
+                tokens += cost.whole_tokens * (end - max(start, shown)) // cost.lines
                 shown = end
         return tokens
 
@@ -246,7 +238,7 @@ class SourceNames:
 PLAIN_NAMES = SourceNames()
 
 
-def write_references(runs: Iterable[FoldedRun], names: SourceNames = PLAIN_NAMES) -> Iterator[str]:
+def write_references(runs: Iterable[FoldedRun], names: SourceNames) -> Iterator[str]:
     """Yield the line for each of `runs`, all of one observation."""
     named: set[Key] = set()
     for run in runs:

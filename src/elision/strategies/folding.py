@@ -1,9 +1,8 @@
 """Folding at birth: lines of a new result that the view shows already become one line that names the place.
 
 A source is always shown whole where a fold refers to it. A pass that hides one has what refers to it refer to another
-place, or shows it whole again. What refers comes later in the prompt, so the pass rewrites it anyway.
-
-Which file an action reads, and whether an agent's edits must match what it read exactly, word for word.
+place, or shows it whole again. What refers comes later in the prompt, so the pass rewrites it anyway. Where an agent's
+edits must match what it read word for word, what it reads of files stays whole.
 """
 
 from __future__ import annotations
@@ -39,43 +38,6 @@ _CAT = re.compile(r"^(?:cd\s+(?P<folder>\S+)\s*&&\s*)?(?P<verb>cat(?: -n)?|head|
 _OLD_TEXT: Final = re.compile(r'"old_?(?:string|str|text|content)"\s*:', re.IGNORECASE)
 #: Tools whose argument has lines of the file around the change.
 _PATCH_TOOL: Final = re.compile(r"apply_?patch", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class FileRead:
-    """A file, and the part of it that was read; "" for all of it."""
-
-    path: str
-    part: str = ""
-
-
-def find_file_read(action: Action) -> FileRead | None:
-    """Return what `action` reads; None if it edits a file, or runs something."""
-    arguments = action.decoded_arguments
-    path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
-    command = str(arguments.get("command", arguments.get("cmd", "" if arguments else action.arguments)))
-    if path:
-        if command == "view" or (not command and _READ.match(action.name)):
-            lines = [arguments.get(key) for key in ("view_range", "offset", "limit", "start_line", "end_line")]
-            return FileRead(path, json.dumps(lines) if any(each is not None for each in lines) else "")
-        if _EDIT.search(command) or _EDIT.search(action.name):
-            return None
-    if _SHELL.search(action.name) and (found := _CAT.match(command.strip())):
-        # `head` and `tail` show ten lines: they repeat themselves, but not a view of the whole file.
-        part = found["verb"] if found["verb"] in ("head", "tail") else ""
-        return FileRead(posixpath.join(found["folder"] or "", found["file"]), part)
-    return None
-
-
-def has_exact_edit_tool(head: Head) -> bool:
-    """Return whether the head defines an edit tool that must match the file's text."""
-    text = json.dumps(list(head.tools), default=dict)
-    return bool(_OLD_TEXT.search(text) or _PATCH_TOOL.search(text))
-
-
-def edits_exactly(turn: Turn) -> bool:
-    """Return whether a call of `turn` edits in this way."""
-    return any(_PATCH_TOOL.search(action.name) or _OLD_TEXT.search(action.arguments) for action in turn.actions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +131,7 @@ class Folding:
         self, state: State, gone: Collection[Key], covers: int, *, is_bound: bool
     ) -> dict[Key, Edit]:
         """Return how results are shown that referred to those that are gone: folded otherwise, or whole again."""
-        for key in sorted(gone):
-            self._drop_source(key)
+        self._drop_sources(gone)
         edits: dict[Key, Edit] = {}
         waiting = list({each for key in gone for each in self.ledger.list_dependents(key)})
         heapify(waiting)
@@ -310,16 +271,15 @@ class Folding:
     def record_decision(self, state: State, event: PassDecided) -> list[Key]:
         """Take note of `event`, which is in `state` already. Return the observations that were folded before it, and
         are now shown in another way."""
-        covers = event.summary.covers if event.summary is not None else 0
         gone = {edit.key for edit in event.edits if edit.kind in ("mask", "clip")}
-        if covers:
-            gone.update(self._list_covered(state, covers))
+        if event.summary is not None:
+            gone.update(self._list_covered(state, event.summary.covers))
+            self._covered_turns = max(self._covered_turns, event.summary.covers)
+        self._drop_sources(gone)
         for key in sorted(gone):
-            self._drop_source(key)
             self.ledger.remove_fold(key)
         if event.bound:
             self._drop_sources_with(gone)
-        self._covered_turns = max(self._covered_turns, covers)
         changed = [key for key in _list_changed(event) if key[0] <= self._sent_turns] if event.edits else []
         new = self._list_new(state)
         for key in (*changed, *new):
@@ -327,18 +287,23 @@ class Folding:
                 saved = self._follow_state(state, key)
                 if key[0] > self._sent_turns:
                     self.folded_tokens += max(0, saved)
-        if self._index is not None:
-            for key in new:
-                read = _find_read(state.turns[key[0] - 1], state.find_observation(key))
-                if read is not None:
-                    self._results[read] = key
         self._sent_turns = len(state.turns)
+        if self._index is not None:
+            self._record_file_reads(state, new)
         return changed
+
+    def _record_file_reads(self, state: State, new: Iterable[Key]) -> None:
+        """Take note which files the results `new` show, so that one that is read again stays whole."""
+        for key in new:
+            read = _find_read(state.turns[key[0] - 1], state.find_observation(key))
+            if read is not None:
+                self._results[read] = key
 
     def record_dropped(self, state: State, event: TurnsDropped) -> list[Key]:
         """Take note that the client dropped turns. Return the results that are now shown in another way."""
-        for key in self._list_covered(state, event.through):
-            self._drop_source(key)
+        gone = self._list_covered(state, event.through)
+        self._drop_sources(gone)
+        for key in gone:
             self.ledger.remove_fold(key)
         self._covered_turns = max(self._covered_turns, event.through)
         changed = _list_changed(event)
@@ -378,13 +343,13 @@ class Folding:
         """Let no later fold refer to results up to the last of `gone`: the provider clears them, the short ones too."""
         if gone:
             last = max(gone)
-            for key in [key for key in self._shown if key <= last]:
-                self._drop_source(key)
+            self._drop_sources([key for key in self._shown if key <= last])
 
-    def _drop_source(self, key: Key) -> None:
-        self._shown.pop(key, None)
-        if self._index is not None:
-            self._index.remove_observation(key)
+    def _drop_sources(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._shown.pop(key, None)
+            if self._index is not None:
+                self._index.remove_observation(key)
 
 
 def _list_keys(turns: Iterable[Turn]) -> list[Key]:
@@ -404,3 +369,44 @@ def _find_read(turn: Turn, observation: Observation) -> FileRead | None:
     """Return what `observation` read; None if it is no file."""
     action = turn.find_action(observation)
     return find_file_read(action) if action is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """A file, and the part of it that was read; "" for all of it."""
+
+    path: str
+    part: str = ""
+
+
+def find_file_read(action: Action) -> FileRead | None:
+    """Return what `action` reads; None if it edits a file, or runs something."""
+    arguments = action.decoded_arguments
+    path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), "")
+    command = str(arguments.get("command", arguments.get("cmd", "" if arguments else action.arguments)))
+    if path:
+        if command == "view" or (not command and _READ.match(action.name)):
+            lines = [arguments.get(key) for key in ("view_range", "offset", "limit", "start_line", "end_line")]
+            return FileRead(path, "" if lines.count(None) == len(lines) else json.dumps(lines))
+        if _EDIT.search(command) or _EDIT.search(action.name):
+            return None
+    printed = _CAT.match(command.strip()) if _SHELL.search(action.name) else None
+    return _find_printed_file(printed) if printed else None
+
+
+def _find_printed_file(command: re.Match[str]) -> FileRead:
+    """Return what a shell command prints that `_CAT` matched."""
+    # `head` and `tail` show ten lines: they repeat themselves, but not a view of the whole file.
+    part = command["verb"] if command["verb"] in ("head", "tail") else ""
+    return FileRead(posixpath.join(command["folder"] or "", command["file"]), part)
+
+
+def has_exact_edit_tool(head: Head) -> bool:
+    """Return whether the head defines an edit tool that must match the file's text."""
+    text = json.dumps(list(head.tools), default=dict)
+    return bool(_OLD_TEXT.search(text) or _PATCH_TOOL.search(text))
+
+
+def edits_exactly(turn: Turn) -> bool:
+    """Return whether a call of `turn` edits in this way."""
+    return any(_PATCH_TOOL.search(action.name) or _OLD_TEXT.search(action.arguments) for action in turn.actions)

@@ -11,9 +11,8 @@ from hashlib import blake2b
 from typing import Literal
 
 from elision.errors import SpecError
-from elision.strategies.extractors.failure import find_complaint, find_exception_line, is_refusal
-from elision.strategies.extractors.wrappers import unwrap_output
-from elision.trajectory.content import Opaque, Part
+from elision.strategies.extractors.result_text import find_complaint, find_exception_line, is_refusal, unwrap_output
+from elision.trajectory.content import Opaque
 from elision.trajectory.foreign_text import digest_text
 from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.turn import Observation, Turn
@@ -21,6 +20,15 @@ from elision.trajectory.turn import Observation, Turn
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
 #: again much later is a second look. Measured: docs/guides/choosing.md.
 REPEAT_TURNS = 10
+
+#: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
+CHARS_PER_END = 400
+#: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
+#: digit: places without one cost next to nothing (five times faster than three patterns that begin with \b).
+_VOLATILE = re.compile(
+    r"[0-9](?:[0-9]:[0-9][0-9]:[0-9][0-9](?:[.,][0-9]{1,9})?|x[0-9a-fA-F]{4,16}"
+    r"|[0-9]{0,8}(?:\.[0-9]{1,9})?\s?(?:ms|us|ns|s|secs?|seconds?|minutes?)\b)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +139,6 @@ def _explain_standstill(failed: int, repeated: int) -> str:
     return f"all of them {same}"
 
 
-#: Characters at each end of a result in which times and addresses are looked for; all of it is compared.
-CHARS_PER_END = 400
-#: What differs between two runs of one command that did the same: durations, times of day, addresses. All begin with a
-#: digit: places without one cost next to nothing (five times faster than three patterns that begin with \b).
-_VOLATILE = re.compile(
-    r"[0-9](?:[0-9]:[0-9][0-9]:[0-9][0-9](?:[.,][0-9]{1,9})?|x[0-9a-fA-F]{4,16}"
-    r"|[0-9]{0,8}(?:\.[0-9]{1,9})?\s?(?:ms|us|ns|s|secs?|seconds?|minutes?)\b)"
-)
-
-
 def _fingerprint_turn(turn: Turn) -> list[bytes]:
     """Return a fingerprint of each call with its result; of the text if there is no result."""
     if not turn.observations:
@@ -153,19 +151,13 @@ def _fingerprint_turn(turn: Turn) -> list[bytes]:
             call = f"{action.name} {action.arguments}"
         else:
             call = turn.text
-        found.append(
-            _fingerprint(
-                call, _remove_volatile_text(observation.text), *map(_describe_opaque_part, observation.content)
-            )
-        )
+        # Two screenshots by the same call are different results.
+        parts = [
+            json.dumps([part.kind, part.data], default=repr) if isinstance(part, Opaque) else ""
+            for part in observation.content
+        ]
+        found.append(_fingerprint(call, _remove_volatile_text(observation.text), *parts))
     return found
-
-
-def _describe_opaque_part(part: Part) -> str:
-    """Return the content of a part that is no text: two screenshots by the same call are different results."""
-    if isinstance(part, Opaque):
-        return json.dumps([part.kind, part.data], default=repr)
-    return ""
 
 
 def _remove_volatile_text(text: str) -> str:

@@ -124,7 +124,8 @@ class MaskCandidates:
     def record_decision(self, state: State, event: PassDecided) -> None:
         """Drop the candidates that `event`, which is in `state` already, has masked or covered."""
         masks = event.masks
-        masked_early = [mask.key for mask in masks if not self._is_due(mask.key)]
+        due = self.pending.keys() | self.waiting.keys()
+        masked_early = [mask.key for mask in masks if mask.key in self.early or mask.key not in due]
         for mask in masks:
             self._drop(mask.key)
             self._settled_keys.add(mask.key)
@@ -184,10 +185,6 @@ class MaskCandidates:
         if text is not None:
             self.early.add(key)
             self._add(state, key, text, call)
-
-    def _is_due(self, key: Key) -> bool:
-        """Return whether `key` is a candidate since it became due."""
-        return (key in self.pending or key in self.waiting) and key not in self.early
 
     def _may_become_candidate(self, state: State, key: Key) -> bool:
         is_known = key in self._settled_keys or key in self.pending or key in self.waiting

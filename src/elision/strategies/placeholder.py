@@ -1,8 +1,7 @@
-"""Placeholders: one line that says what happened, and how to recall the result (design 5).
+"""Placeholders: one line that says what happened and how to recall the result (design 5), or a template's text.
 
-Templates of placeholders: a text with fields in braces, such as `[turn {turn}: {lines} lines omitted]`.
-
-Values come from tools, so they are untrusted: they are put in once and never read as a template.
+A template is a text with fields in braces, such as `[turn {turn}: {lines} lines omitted]`. The values come from tools,
+so they are untrusted: they are put in once and never read as a template.
 """
 
 from __future__ import annotations
@@ -27,6 +26,21 @@ from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.turn import Observation, Turn
 
+#: The placeholder of the published masking strategies.
+PUBLISHED_TEXT = "[Observation omitted for brevity]"
+
+#: Characters of the key argument. The call itself is in the view, right above: this only says which one it was.
+LABEL_CHARS = 24
+#: Characters of the key argument where a fold refers to a call far above.
+CALL_CHARS = 60
+#: Characters of the outcome.
+RESULT_CHARS = 64
+#: Characters of a template's `{arguments}`, and of its `{tool}`.
+ARGUMENTS_CHARS = 80
+TOOL_CHARS = 60
+#: How long the file is of which a label names lines.
+_FILE_LENGTH = re.compile(r"(?<=\d) of \d+$")
+_NO_BRACKETS = str.maketrans("[]", "()")
 #: Every field, in the order of the documentation, and what it names.
 TEMPLATE_FIELDS: Mapping[str, str] = {
     "turn": "number of the turn",
@@ -63,114 +77,6 @@ _PIECE = re.compile(r"(?P<text>[^{}]+)|(?P<brace>\{\{|\}\})|\{(?P<field>[^{}\n]*
 _EXCERPT_CHARS = 200
 #: After these, and at the beginning of a line, nothing precedes an empty field that a blank would separate.
 _OPENERS = ("[", "(", "<", "{", '"', "'", "\n")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplatePiece:
-    """A literal text of a template, or the name of a field of it."""
-
-    text: str
-    is_field: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceholderTemplate:
-    """A template that was read: its pieces in order, and the fields that it names."""
-
-    pieces: tuple[TemplatePiece, ...]
-    fields: frozenset[str]
-
-    def fill_fields(self, find_value: Callable[[str], str]) -> str:
-        """Return the text with the value of each field, which `find_value` returns for the field's name.
-
-        An empty value takes one blank beside it away: the one before it, or the one after it where it begins a line
-        or follows an opening bracket or quote.
-        """
-        filled = ""
-        skips_blank = False
-        for piece in self.pieces:
-            if piece.is_field:
-                text = find_value(piece.text)
-                if text:
-                    skips_blank = False
-                elif filled.endswith(" "):
-                    filled = filled[:-1]
-                else:
-                    skips_blank = not filled or filled.endswith(_OPENERS)
-            else:
-                text = piece.text
-                if skips_blank:
-                    text = text.removeprefix(" ")
-                    skips_blank = False
-            filled += text
-        return filled
-
-
-@lru_cache(maxsize=64)
-def parse_template(text: str) -> PlaceholderTemplate:
-    """Return the template that `text` writes: fields as `{name}`, braces as `{{` and `}}`.
-
-    Raises SpecError for an unknown field and for a lone brace, with the place and the fields that there are.
-    """
-    pieces: list[TemplatePiece] = []
-    for match in _PIECE.finditer(text):
-        if match["lone"]:
-            raise SpecError(
-                f"placeholder: {match['lone']!r} at character {match.start() + 1} of {_quote_template(text)} "
-                f"belongs to no field; write {match['lone'] * 2} for a brace; fields: {_list_fields()}"
-            )
-        if match["field"] is None:
-            pieces.append(TemplatePiece(match["text"] or match["brace"][0], is_field=False))
-            continue
-        if match["field"] not in TEMPLATE_FIELDS:
-            raise SpecError(
-                f"placeholder: no field {match[0]!r} (character {match.start() + 1} of {_quote_template(text)}); "
-                f"{_suggest_field(match['field'])}: {_list_fields()}; {{{{ and }}}} write braces"
-            )
-        pieces.append(TemplatePiece(match["field"], is_field=True))
-    return PlaceholderTemplate(tuple(pieces), frozenset(piece.text for piece in pieces if piece.is_field))
-
-
-def _quote_template(text: str) -> str:
-    if len(text) <= _EXCERPT_CHARS:
-        return repr(text)
-    return f"{text[:_EXCERPT_CHARS]!r}…"
-
-
-def _list_fields() -> str:
-    return ", ".join(f"{{{name}}}" for name in TEMPLATE_FIELDS)
-
-
-def _suggest_field(name: str) -> str:
-    """Return what an error says before the fields that there are."""
-    # Format specifications (`{turn:03}`) and attributes (`{turn.index}`) have no meaning here.
-    word = re.split(r"[:!.\[]", name, maxsplit=1)[0].strip().lower()
-    if word in TEMPLATE_FIELDS:
-        near = [word]
-    elif word in _OTHER_NAMES:
-        near = [_OTHER_NAMES[word]]
-    else:
-        near = get_close_matches(word[:40], TEMPLATE_FIELDS, 1)
-    if near:
-        return f"did you mean {{{near[0]}}}? There are"
-    return "there are"
-
-
-#: The placeholder of the published masking strategies.
-PUBLISHED_TEXT = "[Observation omitted for brevity]"
-
-#: Characters of the key argument. The call itself is in the view, right above: this only says which one it was.
-LABEL_CHARS = 24
-#: Characters of the key argument where a fold refers to a call far above.
-CALL_CHARS = 60
-#: Characters of the outcome.
-RESULT_CHARS = 64
-#: Characters of a template's `{arguments}`, and of its `{tool}`.
-ARGUMENTS_CHARS = 80
-TOOL_CHARS = 60
-#: How long the file is of which a label names lines.
-_FILE_LENGTH = re.compile(r"(?<=\d) of \d+$")
-_NO_BRACKETS = str.maketrans("[]", "()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,3 +255,94 @@ def _format_size(observation: Observation) -> str:
     if tokens:
         return f"{tokens} tokens + {booked} hidden"
     return f"{booked} hidden"
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePiece:
+    """A literal text of a template, or the name of a field of it."""
+
+    text: str
+    is_field: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceholderTemplate:
+    """A template that was read: its pieces in order, and the fields that it names."""
+
+    pieces: tuple[TemplatePiece, ...]
+    fields: frozenset[str]
+
+    def fill_fields(self, find_value: Callable[[str], str]) -> str:
+        """Return the text with the value of each field, which `find_value` returns for the field's name.
+
+        An empty value takes one blank beside it away: the one before it, or the one after it where it begins a line
+        or follows an opening bracket or quote.
+        """
+        filled = ""
+        skips_blank = False
+        for piece in self.pieces:
+            if piece.is_field:
+                text = find_value(piece.text)
+                if text:
+                    skips_blank = False
+                elif filled.endswith(" "):
+                    filled = filled[:-1]
+                else:
+                    skips_blank = not filled or filled.endswith(_OPENERS)
+            else:
+                text = piece.text
+                if skips_blank:
+                    text = text.removeprefix(" ")
+                    skips_blank = False
+            filled += text
+        return filled
+
+
+@lru_cache(maxsize=64)
+def parse_template(text: str) -> PlaceholderTemplate:
+    """Return the template that `text` writes: fields as `{name}`, braces as `{{` and `}}`.
+
+    Raises SpecError for an unknown field and for a lone brace, with the place and the fields that there are.
+    """
+    pieces: list[TemplatePiece] = []
+    for match in _PIECE.finditer(text):
+        if match["lone"]:
+            raise SpecError(
+                f"placeholder: {match['lone']!r} at character {match.start() + 1} of {_quote_template(text)} "
+                f"belongs to no field; write {match['lone'] * 2} for a brace; fields: {_list_fields()}"
+            )
+        if match["field"] is None:
+            pieces.append(TemplatePiece(match["text"] or match["brace"][0], is_field=False))
+            continue
+        if match["field"] not in TEMPLATE_FIELDS:
+            raise SpecError(
+                f"placeholder: no field {match[0]!r} (character {match.start() + 1} of {_quote_template(text)}); "
+                f"{_suggest_field(match['field'])}: {_list_fields()}; {{{{ and }}}} write braces"
+            )
+        pieces.append(TemplatePiece(match["field"], is_field=True))
+    return PlaceholderTemplate(tuple(pieces), frozenset(piece.text for piece in pieces if piece.is_field))
+
+
+def _quote_template(text: str) -> str:
+    if len(text) <= _EXCERPT_CHARS:
+        return repr(text)
+    return f"{text[:_EXCERPT_CHARS]!r}…"
+
+
+def _list_fields() -> str:
+    return ", ".join(f"{{{name}}}" for name in TEMPLATE_FIELDS)
+
+
+def _suggest_field(name: str) -> str:
+    """Return what an error says before the fields that there are."""
+    # Format specifications (`{turn:03}`) and attributes (`{turn.index}`) have no meaning here.
+    word = re.split(r"[:!.\[]", name, maxsplit=1)[0].strip().lower()
+    if word in TEMPLATE_FIELDS:
+        near = [word]
+    elif word in _OTHER_NAMES:
+        near = [_OTHER_NAMES[word]]
+    else:
+        near = get_close_matches(word[:40], TEMPLATE_FIELDS, 1)
+    if near:
+        return f"did you mean {{{near[0]}}}? There are"
+    return "there are"

@@ -9,20 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from elision.strategies.cost_estimation import (
+from elision.strategies.decision_context import Budget, DecisionContext
+from elision.strategies.folding import Folding, FoldPlan
+from elision.strategies.mask_candidates import MaskCandidates
+from elision.strategies.placeholder import Placeholders
+from elision.strategies.schedules import (
     BLOCK_TOKENS,
+    Schedule,
     SummaryOffer,
     choose_summary_call,
     estimate_costs,
     limit_user_words,
 )
-from elision.strategies.decision_context import Budget, DecisionContext
-from elision.strategies.folding import Folding, FoldPlan
-from elision.strategies.mask_candidates import MaskCandidates
-from elision.strategies.placeholder import Placeholders
-from elision.strategies.schedules import Schedule
-from elision.strategies.selectors import Rule, Selector
-from elision.strategies.triggers import SummaryTrigger, Threshold
+from elision.strategies.selectors import Rule, Selector, SummaryTrigger, Threshold
 from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.plan import Key, Plan
@@ -30,35 +29,6 @@ from elision.trajectory.state import State
 from elision.trajectory.summary_block import Constraint, list_turn_constraints
 from elision.trajectory.trajectory import join_assistant_text
 from elision.trajectory.turn import Head, Turn
-
-
-class ServerCalls:
-    """The turns between each such call and its result. A summary may not cover the call alone: a result without its
-    call is rejected."""
-
-    def __init__(self) -> None:
-        self._open_calls: dict[str, int] = {}
-        self._spans: list[tuple[int, int]] = []
-
-    def add_turn(self, turn: Turn) -> None:
-        """Learn the calls of `turn`, and which earlier ones its results answer."""
-        for part in turn.content:
-            if not isinstance(part, Opaque) or part.data is None:
-                continue
-            if part.kind in ("server_tool_use", "mcp_tool_use"):
-                self._open_calls.setdefault(str(part.data.get("id")), turn.index)
-            elif part.kind.endswith("_tool_result"):
-                called = self._open_calls.get(str(part.data.get("tool_use_id")), turn.index)
-                if called < turn.index:
-                    self._spans.append((called, turn.index))
-
-    def limit_summary(self, covers: int) -> int:
-        """Return the most turns, `covers` or fewer, that a summary may cover without parting a call from its result."""
-        for called, answered in reversed(self._spans):
-            if called <= covers < answered:
-                covers = called - 1
-        return covers
-
 
 #: The reason of a pass that was told to hide all that the strategy allows.
 FORCED: Final = "forced"
@@ -408,3 +378,31 @@ class Policy:
     def count_quoted_tokens(self, covers: int) -> int:
         """Return the tokens of what a summary of turns 1 ... `covers` quotes word for word."""
         return self._quoted_tokens[covers]
+
+
+class ServerCalls:
+    """The turns between each such call and its result. A summary may not cover the call alone: a result without its
+    call is rejected."""
+
+    def __init__(self) -> None:
+        self._open_calls: dict[str, int] = {}
+        self._spans: list[tuple[int, int]] = []
+
+    def add_turn(self, turn: Turn) -> None:
+        """Learn the calls of `turn`, and which earlier ones its results answer."""
+        for part in turn.content:
+            if not isinstance(part, Opaque) or part.data is None:
+                continue
+            if part.kind in ("server_tool_use", "mcp_tool_use"):
+                self._open_calls.setdefault(str(part.data.get("id")), turn.index)
+            elif part.kind.endswith("_tool_result"):
+                called = self._open_calls.get(str(part.data.get("tool_use_id")), turn.index)
+                if called < turn.index:
+                    self._spans.append((called, turn.index))
+
+    def limit_summary(self, covers: int) -> int:
+        """Return the most turns, `covers` or fewer, that a summary may cover without parting a call from its result."""
+        for called, answered in reversed(self._spans):
+            if called <= covers < answered:
+                covers = called - 1
+        return covers

@@ -1,6 +1,6 @@
 """Repeated lines: runs of lines of a new observation that an earlier, still shown one holds, and one line for each.
 
-Lines of a text, each with the line number that a tool put in front of it kept apart.
+The line number that a tool put in front of a line is kept apart from it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,23 @@ _LONG_LINE: Final = 400
 #: Digits of a line number. Python reads no number of more than 4,300.
 _MOST_DIGITS: Final = 9
 
+#: Lines that an index keeps; the observation that was added first goes when there are more.
+LINE_LIMIT: Final = 100_000
+#: Of a place, the line; the source's number stands above.
+_LINE_BITS: Final = 32
+_LINE_MASK: Final = (1 << _LINE_BITS) - 1
+#: Places looked at of one and the same block, the newest ones: blank lines must not make matching slow.
+_PLACES_KEPT: Final = 8
+#: Lines that are compared in one call.
+_LINES_AT_ONCE: Final = 16
+#: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
+_INDEXES_KEPT: Final = 64
+#: Characters of the texts that stay split for all sessions of the process, and of the longest of them: 15 MB of code at
+#: most. A run is often found in what was found last, and splitting again would take longer than all the rest.
+_SPLIT_CHARACTERS: Final = 4_000_000
+_LONGEST_SPLIT: Final = 500_000
+#: Tokens that a run must save.
+LEAST_SAVING: Final = 60
 #: A number that a line begins with, whatever it is.
 _LEADING: Final = re.compile(
     rf"^((?=[^\s:]*[./])[^\s:]+:|[ \t]*[Ll]ine |[ \t]*)0*(\d{{1,{_MOST_DIGITS}}})(?!\d)", re.MULTILINE
@@ -108,25 +125,6 @@ def _simplify_lead(lead: str) -> str:
     if lead.lower() == "line":
         return ""
     return lead
-
-
-#: Lines that an index keeps; the observation that was added first goes when there are more.
-LINE_LIMIT: Final = 100_000
-#: Of a place, the line; the source's number stands above.
-_LINE_BITS: Final = 32
-_LINE_MASK: Final = (1 << _LINE_BITS) - 1
-#: Places looked at of one and the same block, the newest ones: blank lines must not make matching slow.
-_PLACES_KEPT: Final = 8
-#: Lines that are compared in one call.
-_LINES_AT_ONCE: Final = 16
-#: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
-_INDEXES_KEPT: Final = 64
-#: Characters of the texts that stay split for all sessions of the process, and of the longest of them: 15 MB of code at
-#: most. A run is often found in what was found last, and splitting again would take longer than all the rest.
-_SPLIT_CHARACTERS: Final = 4_000_000
-_LONGEST_SPLIT: Final = 500_000
-#: Tokens that a run must save.
-LEAST_SAVING: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,12 +234,22 @@ class LineIndex:
             return [FoldedRun(0, text.count("\n") + 1, same, 0, is_whole=True)] if is_long else []
         target = self._split(text)
         places = self._find_blocks_at_once().places
-        blocks = _hash_all_blocks(target.bodies, self._block_lines)
-        #: The lines at which a block begins that sources have, and the first of them that was not passed yet.
-        known = [line for line, block in enumerate(blocks) if block in places]
+        # Where sources have the block that begins at a line.
+        blocks = zip(*(target.bodies[offset:] for offset in range(self._block_lines)), strict=False)
+        hashed = enumerate(map(hash, blocks))
+        known = {line: places[block] for line, block in hashed if block in places}
+        return self._find_partial_runs(key, text, target, known) if known else []
+
+    def _find_partial_runs(
+        self, key: Key, text: str, target: NumberedLines, places: Mapping[int, int | Sequence[int]]
+    ) -> list[FoldedRun]:
+        """Return runs of some of the lines of `text`, which are `target`.
+
+        places: by line, where sources have the block that begins there; lines ascend.
+        """
+        known = list(places)
+        #: The first of the known blocks that was not passed yet.
         next_known = 0
-        if not known:
-            return []
         lines = text.split("\n")
         #: Where sources have the block that begins at a line.
         located: dict[int, list[tuple[Key, int]]] = {}
@@ -254,7 +262,7 @@ class LineIndex:
                 line = known[next_known]
                 if line >= start:
                     if line not in located:
-                        located[line] = self._locate_block(target, line, places[blocks[line]], key, split)
+                        located[line] = self._locate_block(target, line, places[line], key, split)
                     if located[line]:
                         break
                 next_known += 1
@@ -265,7 +273,7 @@ class LineIndex:
                 break
             for line in range(start, start + self._block_lines):
                 if line not in located:
-                    located[line] = self._locate_block(target, line, places.get(blocks[line], ()), key, split)
+                    located[line] = self._locate_block(target, line, places.get(line, ()), key, split)
             match = self._find_longest(target, start, located, split)
             if match is None:
                 start += 1
@@ -294,8 +302,14 @@ class LineIndex:
         return self._newest[1]
 
     def _split_source(self, text: str, runs: Sequence[FoldedRun]) -> NumberedLines:
+        """Return the lines of `text`, with None in place of those that `runs` cover."""
         lines = self._split(text)
-        return _hide_lines(lines, runs) if runs else lines
+        if not runs:
+            return lines
+        bodies = list(lines.bodies)
+        for run in runs:
+            bodies[run.start : run.start + run.lines] = [None] * run.lines
+        return NumberedLines(text, bodies, lines.numbers)
 
     def _locate_block(
         self,
@@ -445,19 +459,6 @@ class _SplitTexts:
 _SPLIT_TEXTS: Final = _SplitTexts(_SPLIT_CHARACTERS)
 
 
-def _hash_all_blocks(bodies: Sequence[Body], size: int) -> list[int]:
-    """The hash of the block that begins at each line, as far as one does."""
-    return [hash(block) for block in zip(*(bodies[offset:] for offset in range(size)), strict=False)]
-
-
-def _hide_lines(lines: NumberedLines, runs: Iterable[FoldedRun]) -> NumberedLines:
-    """`lines` with None in place of those that `runs` cover."""
-    bodies = list(lines.bodies)
-    for run in runs:
-        bodies[run.start : run.start + run.lines] = [None] * run.lines
-    return NumberedLines(lines.text, bodies, lines.numbers)
-
-
 def _measure_match(target: NumberedLines, start: int, source: NumberedLines, place: int, key: Key) -> _Match:
     """How far the lines of `target` and `source` agree: number by number, or with gutters that differ regularly."""
     bodies, theirs = target.bodies, source.bodies
@@ -513,16 +514,13 @@ def _continue_number(
     """The number that a run's line must have: as far from its first as the source's, or as the lines are apart."""
     if gutter is None:
         return None
-    number = gutter.first + _count_distance(source_gutter, step, theirs.number if theirs else 0)
+    if source_gutter is None:
+        distance = step
+    else:
+        distance = (theirs.number if theirs else 0) - source_gutter.first
+    number = gutter.first + distance
     lead = gutter.prefix or " " * (gutter.width - len(str(number)))
     return LineNumber(lead, number, gutter.mark)
-
-
-def _count_distance(source_gutter: Gutter | None, step: int, number: int) -> int:
-    """How far a line's number is from the first one's."""
-    if source_gutter is None:
-        return step
-    return number - source_gutter.first
 
 
 def fold_observation(
@@ -560,7 +558,7 @@ def keep_saving_runs(
     return tuple(kept)
 
 
-def fold_text(text: str, runs: Sequence[FoldedRun], names: SourceNames = PLAIN_NAMES) -> str:
+def fold_text(text: str, runs: Sequence[FoldedRun], names: SourceNames) -> str:
     """Return `text` with one line in place of each run."""
     lines = text.split("\n")
     shown: list[str] = []

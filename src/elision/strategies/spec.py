@@ -1,6 +1,6 @@
 """Strategies as text: `hybrid(window=10, summarize_at=43, schedule=cache-aware, gist=50)`, and back.
 
-Strategies that go by a name of their own: for a kind of agent, or as a publication has them.
+Presets are strategies with a name of their own: for a kind of agent, or as a publication has them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,9 @@ from typing import Any, Final
 from elision.errors import SpecError
 from elision.strategies.decision_context import Budget
 from elision.strategies.guards import Guards
-from elision.strategies.hybrid import Hybrid, limit_tail
-from elision.strategies.masking import Masking
-from elision.strategies.raw import Raw
 from elision.strategies.schedules import CacheAwareSchedule, EveryTurnSchedule, HindsightSchedule, Schedule
 from elision.strategies.selectors import Rule
-from elision.strategies.strategy import Strategy
-from elision.strategies.summarization import Summarization
-from elision.strategies.two_tier import TwoTier
+from elision.strategies.strategy import Hybrid, Masking, Raw, Strategy, Summarization, TwoTier, limit_tail
 
 #: At every turn, with no gist and no folding: as all publications have it.
 _PUBLISHED: Final = "schedule=every-turn, gist=0, fold=false"
@@ -78,24 +73,43 @@ DEPENDENT_OPTIONS: dict[type[Strategy], tuple[str, str, Callable[[int, int], int
     TwoTier: ("hard", "soft", min),
 }
 
+#: Types of options as they are annotated -> the types that fit, and their name in an error.
+_OPTION_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "bool": ((bool,), "true or false"),
+    "str": ((str,), "a text"),
+    "None": ((type(None),), "none"),
+}
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
+    r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
+)
+#: Characters of a text in an error.
+_EXCERPT_CHARS = 200
+#: Parentheses within parentheses: far more than any strategy needs, and fewer than Python's own stack allows.
+_DEEPEST = 50
+
 
 def parse_strategy(text: str) -> Strategy:
     """The strategy that `text` describes. Raises SpecError, which lists what exists."""
     if not isinstance(text, str):
         raise SpecError(f"a strategy is a text such as masking(window=10), not {type(text).__name__}")
-    parser = SpecParser(text)
-    value = parser.parse_value()
-    parser.need_end()
-    return _build_strategy(value)
+    return _build_strategy(_parse_whole(text))
 
 
 def parse_schedule(text: str) -> Schedule:
     """The schedule that `text` describes, such as `every-turn` or `cache-aware(max_turns=100)`. Raises SpecError."""
+    found: Schedule = _build_schedule(_parse_whole(text))
+    return found
+
+
+def _parse_whole(text: str) -> Any:
     parser = SpecParser(text)
     value = parser.parse_value()
     parser.need_end()
-    found: Schedule = _build_schedule(value)
-    return found
+    return value
 
 
 def find_preset(text: str) -> str:
@@ -131,9 +145,18 @@ def _list_call_options(call: SpecCall) -> Iterator[str]:
 
 
 def _build_options(kind: type[Any], call: SpecCall, what: str) -> Any:
-    """An instance of the dataclass `kind` from the call's arguments, positional ones in the order of its own fields."""
+    """Return an instance of the dataclass `kind` with the arguments of `call`."""
     own = [field for field in fields(kind) if not field.name.startswith("_")]
-    names = [field.name for field in own]
+    given = _name_arguments(kind, [field.name for field in own], call, what)
+    meant = {name: _convert_option(name, value) for name, value in given.items()}
+    for field in own:
+        if field.name in meant:
+            _check_type(call.name, field.name, str(field.type), meant[field.name])
+    return kind(**meant)
+
+
+def _name_arguments(kind: type[Any], names: list[str], call: SpecCall, what: str) -> dict[str, Any]:
+    """Return the arguments of `call` by name, positional ones in the order of the kind's own fields."""
     shared = {field.name for field in fields(Strategy)}
     order = [name for name in names if name not in shared]
     if len(call.positional) > len(order):
@@ -148,11 +171,7 @@ def _build_options(kind: type[Any], call: SpecCall, what: str) -> Any:
         if name in given:
             raise SpecError(f"{what} {call.name}: option {name!r} is given twice")
         given[name] = value
-    meant = {name: _convert_option(name, value) for name, value in given.items()}
-    for field in own:
-        if field.name in meant:
-            _check_type(call.name, field.name, str(field.type), meant[field.name])
-    return kind(**meant)
+    return given
 
 
 def _find_part(name: str) -> str:
@@ -168,40 +187,29 @@ def _find_part(name: str) -> str:
     return ""
 
 
-#: Types of options as they are annotated -> the types that fit, and their name in an error.
-_KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "bool": ((bool,), "true or false"),
-    "str": ((str,), "a text"),
-    "None": ((type(None),), "none"),
-}
-
-
 def _check_type(owner: str, name: str, annotation: str, value: Any) -> None:
     """Raise SpecError if `value` is no `annotation`; those that have readers of their own are right by then."""
     kinds = annotation.split(" | ")
-    if not all(kind in _KINDS for kind in kinds):
+    if not all(kind in _OPTION_TYPES for kind in kinds):
         return
-    if not any(type(value) in _KINDS[kind][0] for kind in kinds):
-        meant = " or ".join(_KINDS[kind][1] for kind in kinds)
+    if not any(type(value) in _OPTION_TYPES[kind][0] for kind in kinds):
+        meant = " or ".join(_OPTION_TYPES[kind][1] for kind in kinds)
         shown = value if isinstance(value, str) else _format_value(value)
         raise SpecError(f"{owner}({name}={shown}): give {meant}")
 
 
 def _convert_option(name: str, value: Any) -> Any:
-    readers: dict[str, Callable[[Any], Any]] = {
-        "schedule": _build_schedule,
-        "budget": _build_budget,
-        "rules": lambda given: tuple(_build_rule(item) for item in (given if isinstance(given, tuple) else (given,))),
-    }
-    if name in readers:
-        return readers[name](value)
-    if isinstance(value, SpecCall) and not value.positional and not value.keywords:
-        return value.name
-    if isinstance(value, SpecCall):
+    if name == "schedule":
+        return _build_schedule(value)
+    if name == "budget":
+        return _build_budget(value)
+    if name == "rules":
+        return tuple(map(_build_rule, value if isinstance(value, tuple) else (value,)))
+    if not isinstance(value, SpecCall):
+        return value
+    if value.positional or value.keywords:
         raise SpecError(f"{name}={value.name}(...) has no meaning here")
-    return value
+    return value.name
 
 
 def _list_own_options(kind: str) -> list[str]:
@@ -210,14 +218,6 @@ def _list_own_options(kind: str) -> list[str]:
         return []
     shared = {field.name for field in fields(Strategy)}
     return [field.name for field in fields(STRATEGIES[kind]) if field.name not in shared]
-
-
-def _expand_preset(call: SpecCall) -> SpecCall:
-    """The strategy that a preset stands for; the options of `call` come before the preset's own."""
-    base: SpecCall = SpecParser(PRESETS[call.kind]).parse_value()
-    by_position = _list_own_options(base.kind)[: len(call.positional)]
-    kept = {name: value for name, value in base.keywords.items() if name not in by_position}
-    return SpecCall(base.name, call.positional, kept | call.keywords)
 
 
 def _fit_defaults(kind: type[Strategy], call: SpecCall, written: SpecCall) -> SpecCall:
@@ -239,7 +239,13 @@ def _build_strategy(value: Any) -> Strategy:
         raise SpecError(
             f"{value!r} is not a strategy; there are: {', '.join(STRATEGIES)}; presets: {', '.join(PRESETS)}"
         )
-    call = _expand_preset(value) if value.kind in PRESETS else value
+    call = value
+    if value.kind in PRESETS:
+        # Options that are given come before the preset's own.
+        base: SpecCall = SpecParser(PRESETS[value.kind]).parse_value()
+        by_position = _list_own_options(base.kind)[: len(value.positional)]
+        kept = {name: option for name, option in base.keywords.items() if name not in by_position}
+        call = SpecCall(base.name, value.positional, kept | value.keywords)
     kind = STRATEGIES.get(call.kind)
     if kind is None:
         meant = _suggest_name(value.name, [*STRATEGIES, *PRESETS])
@@ -258,18 +264,15 @@ def _suggest_name(name: str, known: Iterable[str]) -> str:
 
 def _build_schedule(value: Any) -> Any:
     if not isinstance(value, SpecCall) or value.kind not in SCHEDULES:
-        if isinstance(value, SpecCall):
-            name = value.name
-        else:
-            name = value
+        name = value.name if isinstance(value, SpecCall) else value
         raise SpecError(f"no schedule {name!r}; {_suggest_name(str(name), SCHEDULES)}: {', '.join(SCHEDULES)}")
     return _build_options(SCHEDULES[value.kind], value, "schedule")
 
 
 def _build_budget(value: Any) -> Budget | None:
-    if value is None or isinstance(value, int):
-        if value is None:
-            return None
+    if value is None:
+        return None
+    if isinstance(value, int):
         return Budget(tokens=value)
     if isinstance(value, SpecCall) and value.kind == "budget":
         found: Budget = _build_options(Budget, value, "")
@@ -289,20 +292,19 @@ def _build_rule(value: Any) -> Rule:
 
 def describe_strategy(strategy: Strategy) -> str:
     """Return the shortest text that `parse_strategy` reads as `strategy`."""
+    stated = _list_changed_options(strategy)
+    return f"{strategy.name}({', '.join(stated)})" if stated else strategy.name
+
+
+def _list_changed_options(value: Any) -> list[str]:
+    """Return the fields of a dataclass that differ from their defaults, as text."""
     stated = []
-    for field in fields(strategy):
-        value = getattr(strategy, field.name)
-        if field.default is not MISSING:
-            default = field.default
-        else:
-            default = None
-        if field.default_factory is not MISSING:
-            default = field.default_factory()
-        if value != default:
-            stated.append(f"{field.name}={_format_value(value)}")
-    if stated:
-        return f"{strategy.name}({', '.join(stated)})"
-    return strategy.name
+    for field in fields(value):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        option = getattr(value, field.name)
+        if option != default:
+            stated.append(f"{field.name}={_format_value(option)}")
+    return stated
 
 
 def _format_value(value: Any) -> str:
@@ -314,23 +316,8 @@ def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_format_value(item) for item in value)}]"
     if isinstance(value, Budget | Rule):
-        options = [
-            f"{field.name}={_format_value(getattr(value, field.name))}"
-            for field in fields(value)
-            if getattr(value, field.name) != field.default
-        ]
-        return f"{type(value).__name__.lower()}({', '.join(options)})"
+        return f"{type(value).__name__.lower()}({', '.join(_list_changed_options(value))})"
     return str(value)
-
-
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<string>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<number>-?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))"""
-    r"""|(?P<name>[A-Za-z][\w-]*)|(?P<mark>[(),=\[\]]))"""
-)
-#: Characters of a text in an error.
-_EXCERPT_CHARS = 200
-#: Parentheses within parentheses: far more than any strategy needs, and fewer than Python's own stack allows.
-_DEEPEST = 50
 
 
 class SpecCall:

@@ -1,4 +1,8 @@
-"""What every strategy is configured with, and how one begins a session. The configuration is the strategy."""
+"""The strategies, each a frozen configuration.
+
+It names what may be hidden (a selector) and when old turns may become a summary (a trigger). Its schedule says when
+hiding pays, and its policy remembers one session.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,16 @@ from elision.strategies.decision_context import Budget
 from elision.strategies.placeholder import Placeholders, parse_template
 from elision.strategies.policy import Policy, PolicyOptions
 from elision.strategies.schedules import CacheAwareSchedule, Schedule
-from elision.strategies.selectors import OlderThan, Rule, Selector
-from elision.strategies.triggers import GrowthTrigger, SummaryTrigger, TurnRhythm
+from elision.strategies.selectors import (
+    AllButNewestResults,
+    GrowthTrigger,
+    OlderThan,
+    Rule,
+    Selector,
+    SummaryTrigger,
+    TurnRhythm,
+    ViewSizeTrigger,
+)
 from elision.trajectory.prices import Prices
 
 
@@ -120,3 +132,116 @@ class Strategy:
             summary_max_tokens=self.summary_max_tokens,
             keep_user_tokens=self.keep_user_tokens,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masking(Strategy):
+    """At call t observations of turns i < t - window may be placeholders; the newest `window` turns are verbatim."""
+
+    name: ClassVar[str] = "masking"
+    fold: bool = True
+    window: int = 10
+
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, window=self.window)
+
+    def make_selector(self) -> Selector:
+        return OlderThan(self.window)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarization(Strategy):
+    """Once `every` + `tail` turns follow the last summary, or those outside the tail exceed `summarize_tokens`, all but
+    the newest `tail` join it."""
+
+    name: ClassVar[str] = "summarization"
+    fold: bool = True
+    every: int = 21
+    tail: int = 10
+    summarize_tokens: int | None = None
+
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, every=self.every, tail=self.tail, summarize_tokens=self.summarize_tokens)
+
+    def make_trigger(self) -> SummaryTrigger:
+        return GrowthTrigger(self.every + self.tail, self.tail, self.summarize_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hybrid(Strategy):
+    """Masks as `masking` does; when `summarize_at` turns follow the summary, or those outside the tail exceed
+    `summarize_tokens`, all but the newest `tail` become one summary, written from the unmasked turns."""
+
+    name: ClassVar[str] = "hybrid"
+    fold: bool = True
+    window: int = 10
+    summarize_at: int = 43
+    tail: int = 10
+    summarize_tokens: int | None = None
+
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, window=self.window, summarize_at=self.summarize_at, tail=self.tail)
+        check_whole_numbers(self.name, 1, summarize_tokens=self.summarize_tokens)
+        if self.summarize_at == 1:
+            raise SpecError("hybrid(summarize_at=1): the newest turn stays out of a summary; give 2 turns or more")
+        if self.summarize_at <= self.tail:
+            raise SpecError(
+                f"hybrid(summarize_at={self.summarize_at}, tail={self.tail}): summarize_at must exceed tail, "
+                "or nothing would be covered"
+            )
+
+    def make_selector(self) -> Selector:
+        return OlderThan(self.window)
+
+    def make_trigger(self) -> SummaryTrigger:
+        return GrowthTrigger(self.summarize_at, self.tail, self.summarize_tokens)
+
+
+def limit_tail(summarize_at: int, tail: int) -> int:
+    """Return `tail`; half of `summarize_at`, at least 1, where a summary due at that many turns would cover nothing."""
+    if tail < summarize_at:
+        return tail
+    return max(1, summarize_at // 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoTier(Strategy):
+    """Masks all but the newest `keep_recent` tool results; summarizes when the view exceeds `hard` tokens, or exceeds
+    `soft` and more than `after_steps` calls were made; not again before `summarize_min_turns` new turns."""
+
+    name: ClassVar[str] = "two-tier"
+    fold: bool = True
+    keep_recent: int = 10
+    soft: int = 32_000
+    hard: int = 64_000
+    after_steps: int = 50
+    summarize_min_turns: int = 10
+
+    def check_options(self) -> None:
+        Strategy.check_options(self)
+        check_whole_numbers(self.name, 1, keep_recent=self.keep_recent, soft=self.soft, hard=self.hard)
+        check_whole_numbers(self.name, 1, summarize_min_turns=self.summarize_min_turns)
+        check_whole_numbers(self.name, 0, after_steps=self.after_steps)
+        if self.soft > self.hard:
+            raise SpecError(f"two-tier(soft={self.soft}, hard={self.hard}): soft must not exceed hard")
+
+    def make_selector(self) -> Selector:
+        return AllButNewestResults(self.keep_recent)
+
+    def make_trigger(self) -> SummaryTrigger:
+        return ViewSizeTrigger(self.keep_recent, self.soft, self.hard, self.after_steps, self.summarize_min_turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw(Strategy):
+    """Sends everything, always; rules may shorten what arrives."""
+
+    name: ClassVar[str] = "raw"
+    can_hide: ClassVar[bool] = False
+
+    def limit_view(self, prices: Prices) -> int | None:
+        """Return None: the unchanged history may have any size."""
+        return None

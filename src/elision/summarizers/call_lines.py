@@ -1,8 +1,6 @@
-"""Calls of an agent in short: what was called, in one line, and how it ended.
+"""Calls of an agent in short: what was called, in one line, and how it ended; and how texts become lines.
 
-Prose: one-line texts, head-and-tail cuts and the sentences of what an agent said.
-
-The attempts ledger: what was tried and failed, and how often, so that "stuck" stays visible in a summary.
+The ledger of attempts says what was tried and failed, and how often, so that "stuck" stays visible in a summary.
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 from elision.strategies.extractors import BUILT_IN
-from elision.strategies.extractors.failure import (
+from elision.strategies.extractors.result_text import (
     find_complaint,
     find_error_line,
     find_exception_line,
     find_informative_line,
+    unwrap_output,
 )
-from elision.strategies.extractors.test_reports import describe_test_run
-from elision.strategies.extractors.wrappers import unwrap_output
+from elision.strategies.extractors.shell import describe_test_run
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: What replaces the text that was cut out.
@@ -37,6 +35,40 @@ _MARKS = re.compile(r"^\s*(?:#{1,6}\s+|[-*•]\s+(?:\[.\]\s+)?|\d{1,2}[.)]\s+|>\
 _END = re.compile(r"(?<=[.!?。！？])\s+|\n+|(?<=[。！？])")
 # Shorter ones ("Perfect!", "Let me see.") carry nothing that the next turn does not show.
 _SHORTEST = 15
+
+_COMMAND_KEYS = ("command", "cmd", "script", "bash_command")
+_PATH_KEYS = ("path", "file_path", "filePath", "filename", "file", "absolute_path", "notebook_path", "target_file")
+# What agents wrap around a command without changing what it does.
+_PRELUDE = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
+_PAGER = re.compile(r"\s*(?:2>&1\s*)?(?:\|\s*(?:head|tail)(?:\s+-n?\s*\d+|\s+-\d+)?\s*)?$")
+_HEREDOC = re.compile(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*)\n.*?(?:\n\2\b|\Z)", re.DOTALL)
+#: Characters of a call in one line.
+CALL_WIDTH = 90
+
+#: Characters of an error or result line.
+RESULT_WIDTH = 110
+
+# Refusals of editors and of environments that state neither an exit status nor an error.
+_REFUSED = re.compile(
+    r"\s*(?:error|invalid|no replacement|string to replace|no match|could not|your (?:proposed )?edit has introduced"
+    r"|usage of command|unknown command|permission denied|.{1,60}: command not found)",
+    re.I,
+)
+_FAILING = re.compile(
+    r"""
+      ^(?:FAILED|ERROR)\ (\S+::\S+|\S+\.py)
+    | ^(?:FAIL|ERROR):\ (\w+\ \([\w.]+\))
+    | ^\s*---\ FAIL:\ (\S+)
+    | ^test\ (\S+)\ \.\.\.\ FAILED
+    | ^\s{0,6}(?:●|✕|×)\ +(\S.{0,80})
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
+_ATTEMPT_LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
+_DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
+#: The error of a call that failed without a word.
+NO_OUTPUT = "failed without output"
 
 
 def join_lines(text: str) -> str:
@@ -77,16 +109,6 @@ def split_sentences(text: str) -> list[str]:
 def drop_duplicates(lines: Sequence[str]) -> tuple[str, ...]:
     """Return `lines`, each once, at its first place."""
     return tuple(dict.fromkeys(lines))
-
-
-_COMMAND_KEYS = ("command", "cmd", "script", "bash_command")
-_PATH_KEYS = ("path", "file_path", "filePath", "filename", "file", "absolute_path", "notebook_path", "target_file")
-# What agents wrap around a command without changing what it does.
-_PRELUDE = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
-_PAGER = re.compile(r"\s*(?:2>&1\s*)?(?:\|\s*(?:head|tail)(?:\s+-n?\s*\d+|\s+-\d+)?\s*)?$")
-_HEREDOC = re.compile(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*)\n.*?(?:\n\2\b|\Z)", re.DOTALL)
-#: Characters of a call in one line.
-CALL_WIDTH = 90
 
 
 def find_path(action: Action) -> str:
@@ -174,27 +196,6 @@ def _format_value(value: Any) -> str:
     return f"{clip_line(text, CALL_WIDTH)}{ELLIPSIS}{len(text)} chars"
 
 
-#: Characters of an error or result line.
-RESULT_WIDTH = 110
-
-# Refusals of editors and of environments that state neither an exit status nor an error.
-_REFUSED = re.compile(
-    r"\s*(?:error|invalid|no replacement|string to replace|no match|could not|your (?:proposed )?edit has introduced"
-    r"|usage of command|unknown command|permission denied|.{1,60}: command not found)",
-    re.I,
-)
-_FAILING = re.compile(
-    r"""
-      ^(?:FAILED|ERROR)\ (\S+::\S+|\S+\.py)
-    | ^(?:FAIL|ERROR):\ (\w+\ \([\w.]+\))
-    | ^\s*---\ FAIL:\ (\S+)
-    | ^test\ (\S+)\ \.\.\.\ FAILED
-    | ^\s{0,6}(?:●|✕|×)\ +(\S.{0,80})
-    """,
-    re.MULTILINE | re.VERBOSE,
-)
-
-
 @lru_cache(maxsize=128)
 def find_failure(observation: Observation) -> str | None:
     """Return the error line if the call failed ("" if it shows none), None if it did not.
@@ -233,12 +234,6 @@ def list_failing_tests(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-_LINE = re.compile(r"(\d+)x (.*?) -> (.*?) \[(\d+)(?:-(\d+))?\](?:; worked \[(\d+)\])?$")
-_DIGITS = re.compile(r"0x[0-9a-f]+|\d+")
-#: The error of a call that failed without a word.
-NO_OUTPUT = "failed without output"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One call that failed in one way, `count` times.
@@ -273,7 +268,7 @@ class Attempt:
 
 def parse_attempt(line: str) -> Attempt | None:
     """Return the attempt that `str()` wrote as `line`; None if it is none."""
-    match = _LINE.fullmatch(line)
+    match = _ATTEMPT_LINE.fullmatch(line)
     if not match:
         return None
     count, action, error, first, last, worked = match.groups()

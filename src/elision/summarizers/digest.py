@@ -7,7 +7,7 @@ and fitted into the limit again: counts add up, the oldest lines are dropped fir
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -49,6 +49,35 @@ FACTS = "FACTS"
 
 _TITLE = re.compile(r"Digest of turns (\d+)-(\d+) \(quoted from the run, no model\): (\d+) calls, (\d+) failed")
 
+#: Percentage of a digest that facts may claim before the less telling lines, because later actions look them up. With
+#: 80 the bill is the same, and no fewer turns miss something (53 recorded runs of 10 turns or more).
+FACTS_PCT: Final = 45
+#: Characters of a line that an earlier digest brought along.
+_OLD_WIDTH = 110
+#: Characters quoted of a previous summary that is no digest.
+_QUOTED_CHARACTERS = 2_400
+#: How many lines of a section are worth as much as one of a section of weight 1.
+_WEIGHTS: Mapping[str, float] = {
+    "USER_CONTEXT": 2.0,
+    "EARLIER": 3.0,
+    "COMPLETED": 3.0,
+    "PENDING": 1.5,
+    "CURRENT_STATE": 3.0,
+    "CODE_STATE": 2.5,
+    "TESTS": 1.0,
+    "CHANGES": 2.5,
+    "DEPS": 0.7,
+    "VERSION_CONTROL_STATUS": 1.0,
+    ATTEMPTS: 2.5,
+}
+#: Sections in which what is new replaces what was.
+_REPLACED = frozenset({"PENDING", "CURRENT_STATE"})
+
+#: A line that does not fit is tried once more at this many characters.
+SHORT_LINE = 70
+#: Lines that did not fit, after which no more are tried: the budget is used up.
+_MOST_MISSES = 12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestRecord:
@@ -72,31 +101,6 @@ class DigestRecord:
     def title(self) -> str:
         span = f"{self.first_turn}-{self.last_turn}"
         return f"Digest of turns {span} (quoted from the run, no model): {self.calls} calls, {self.failed_calls} failed"
-
-
-#: Percentage of a digest that facts may claim before the less telling lines, because later actions look them up. With
-#: 80 the bill is the same, and no fewer turns miss something (53 recorded runs of 10 turns or more).
-FACTS_PCT: Final = 45
-#: Characters of a line that an earlier digest brought along.
-_OLD_WIDTH = 110
-#: Characters quoted of a previous summary that is no digest.
-_QUOTED = 2_400
-#: How many lines of a section are worth as much as one of a section of weight 1.
-_WEIGHTS: Mapping[str, float] = {
-    "USER_CONTEXT": 2.0,
-    "EARLIER": 3.0,
-    "COMPLETED": 3.0,
-    "PENDING": 1.5,
-    "CURRENT_STATE": 3.0,
-    "CODE_STATE": 2.5,
-    "TESTS": 1.0,
-    "CHANGES": 2.5,
-    "DEPS": 0.7,
-    "VERSION_CONTROL_STATUS": 1.0,
-    ATTEMPTS: 2.5,
-}
-#: Sections in which what is new replaces what was.
-_REPLACED = frozenset({"PENDING", "CURRENT_STATE"})
 
 
 def write_digest(request: SummaryRequest, count: Callable[[str], int]) -> str:
@@ -186,7 +190,7 @@ def _quote_foreign_summary(previous: str, turns: Sequence[Turn]) -> DigestRecord
     """Return a previous summary that is no digest as a record: quoted, head and tail."""
     first_turn = turns[0].index if turns else 1
     last_turn = max(1, first_turn - 1)
-    lines = cut_middle(strip_markup(previous), _QUOTED, "\n[…]\n").splitlines()
+    lines = cut_middle(strip_markup(previous), _QUOTED_CHARACTERS, "\n[…]\n").splitlines()
     quoted = drop_duplicates([clip_line(line, 200) for line in lines if line.strip()])
     if previous.strip():
         first_turn = 1
@@ -217,12 +221,16 @@ def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str,
     turns = request.turns
     completed = digest_sections.list_completed(turns)
     pending = digest_sections.list_pending(turns)
+    state_lines = digest_sections.describe_current_state(turns)
+    quoted = {*completed, *pending}
     task = "" if old.sections.get("USER_CONTEXT") else request.task
     sections: dict[str, Sequence[str]] = {
         "USER_CONTEXT": digest_sections.list_user_context(task, turns),
         "COMPLETED": completed,
         "PENDING": pending,
-        "CURRENT_STATE": _list_state_lines(turns, {*completed, *pending}),
+        # Without what another section quotes; at least its first line.
+        "CURRENT_STATE": [line for line in state_lines if line.replace("] said: ", "] ") not in quoted]
+        or state_lines[:1],
     }
     known = list(filter(None, map(touched_files.parse_file_state, old.sections.get("CODE_STATE", ()))))
     if known or any(any(map(is_coding_action, turn.actions)) for turn in turns):
@@ -235,12 +243,6 @@ def _build_new_sections(request: SummaryRequest, old: DigestRecord) -> dict[str,
             "VERSION_CONTROL_STATUS": digest_sections.list_git_commands(turns),
         }
     return sections
-
-
-def _list_state_lines(turns: Sequence[Turn], quoted: Collection[str]) -> list[str]:
-    """Return the lines of CURRENT_STATE without those that another section has `quoted`; at least its first."""
-    lines = digest_sections.describe_current_state(turns)
-    return [line for line in lines if line.replace("] said: ", "] ") not in quoted] or lines[:1]
 
 
 def _rank_lines(whole: DigestRecord) -> Iterator[DigestLine]:
@@ -294,12 +296,6 @@ def _render_within(title: str, lines: Iterable[DigestLine], limit: int, count: C
     return ""
 
 
-#: A line that does not fit is tried once more at this many characters.
-SHORT = 70
-#: Lines that did not fit, after which no more are tried: the budget is used up.
-_MISSES = 12
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestLine:
     """One line of a section.
@@ -335,10 +331,10 @@ class LineSelection:
         for line in sorted(lines, key=lambda line: (line.rank, line.section, line.place)):
             if (line.section, line.place) in self._lines or self._add_line(line, reserve):
                 continue
-            if not line.is_firm and self._add_line(replace(line, text=clip_line(line.text, SHORT)), reserve):
+            if not line.is_firm and self._add_line(replace(line, text=clip_line(line.text, SHORT_LINE)), reserve):
                 continue
             misses += 1
-            if misses > _MISSES:
+            if misses > _MOST_MISSES:
                 return
 
     def _add_line(self, line: DigestLine, reserve: int) -> bool:

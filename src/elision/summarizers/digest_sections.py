@@ -23,9 +23,9 @@ from elision.summarizers.call_lines import (
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: Characters of a quoted sentence.
-WIDTH = 180
+SENTENCE_WIDTH = 180
 #: Characters of the task at either end; the task itself stays in the head, word for word.
-TASK = 140
+TASK_WIDTH = 140
 
 _CONCLUDES = re.compile(
     r"\b(found|because|issue is|problem is|cause|caused|fixed|works?\b|working|pass(?:es|ed)?\b|fails?\b|shows? that|"
@@ -67,6 +67,22 @@ _CWD = (
 _CD = re.compile(r"(?:^|&&|;)\s*cd\s+(/[\w./~+@-]+)")
 _OPEN = re.compile(r"^\(Open file: (/\S+)\)", re.MULTILINE)
 
+_INSTALLS = re.compile(
+    r"\b(?:(?:uv )?pip3?|npm|yarn|pnpm|cargo|apt(?:-get)?|go|conda|poetry|gem|bundle|brew|uv)"
+    r"\s+(?:install|add|get|ci|i|sync)\b[^&|;\n]*"
+)
+_GIT = re.compile(
+    r"\bgit\s+(?:-C \S+ |--no-pager )?(?:commit|checkout|switch|branch|merge|rebase|reset|restore|stash|push|pull|"
+    r"add|rm|mv|apply|tag|cherry-pick|revert|init|clone|worktree)\b[^&|;\n]*"
+)
+_SHOWS_STATUS = re.compile(r"\bgit\s+(?:-C \S+ |--no-pager )?(?:status|diff --stat|diff --name-only|log)\b")
+_BRANCH = re.compile(r"^On branch (\S+)|^\* (\S+)$|Switched to (?:a new )?branch '([^']+)'", re.MULTILINE)
+_CHANGED = re.compile(
+    r"^\s*(?:modified|new file|deleted|renamed):\s+(\S+)|^(?:[ MADRC?]{2}) (\S+)$|^\s(\S+)\s+\|\s+\d+", re.MULTILINE
+)
+#: Failing tests named in one line, at most.
+_MOST_NAMES = 12
+
 
 def list_user_context(task: str, turns: Sequence[Turn]) -> list[str]:
     """Return what the user wants: the first and the last lines of the task, then every later message of a user."""
@@ -74,14 +90,14 @@ def list_user_context(task: str, turns: Sequence[Turn]) -> list[str]:
     for line in task.splitlines():
         if len(line.strip()) > 3 and not re.fullmatch(r"\s*</?\w+>\s*", line):
             lines.append(join_lines(line))
-    quotes = [clip_line(" / ".join(lines[:3]), TASK)]
+    quotes = [clip_line(" / ".join(lines[:3]), TASK_WIDTH)]
     if len(lines) > 4:
-        quotes.append(clip_line(" / ".join(lines[-2:]), TASK))
+        quotes.append(clip_line(" / ".join(lines[-2:]), TASK_WIDTH))
     context = [f'task: "{quote}"' for quote in quotes if quote]
     for turn in turns:
         for message in turn.interjections:
             if message.role == "user" and message.text.strip():
-                context.append(f'[{turn.index}] user: "{clip_line(message.text, WIDTH)}"')
+                context.append(f'[{turn.index}] user: "{clip_line(message.text, SENTENCE_WIDTH)}"')
     return context
 
 
@@ -102,10 +118,11 @@ def correct_claims(lines: Sequence[str], turns: Sequence[Turn]) -> tuple[str, ..
     for line in lines:
         found = _TURN_LINE.match(line)
         following = by_index.get(int(found[1]) + 1) if found and _CLAIMS.search(line) else None
-        denial = _find_denial(following) if following else ""
+        said = _extract_sentences(following)[:2] if following else []
+        denial = next(filter(_DENIES.search, said), "")
         if found and denial:
             call, arrow, _ = found[2].rpartition(" -> ")
-            line = clip_line(f"[{found[1]}] {call}{arrow}{denial}", WIDTH)
+            line = clip_line(f"[{found[1]}] {call}{arrow}{denial}", SENTENCE_WIDTH)
         corrected.append(line)
     return tuple(corrected)
 
@@ -131,7 +148,7 @@ def list_pending(turns: Sequence[Turn]) -> list[str]:
             is_unfinished = _STILL.search(line) and not line.endswith(":")
             if is_unfinished or (turn is turns[-1] and _AHEAD.search(line)):
                 sentences.append(f"[{turn.index}] {line}")
-    return [clip_line(line, WIDTH) for line in drop_duplicates([*todos[:8], *sentences[:4]])]
+    return [clip_line(line, SENTENCE_WIDTH) for line in drop_duplicates([*todos[:8], *sentences[:4]])]
 
 
 def describe_current_state(turns: Sequence[Turn]) -> list[str]:
@@ -142,7 +159,7 @@ def describe_current_state(turns: Sequence[Turn]) -> list[str]:
     lines = [f"[{last.index}] did {line}" for line in describe_calls(last)]
     sentences = _extract_sentences(last) or split_sentences(last.reasoning)
     for sentence in drop_duplicates(sentences[:1] + sentences[-1:]):
-        lines.append(f"[{last.index}] said: {clip_line(sentence, WIDTH)}")
+        lines.append(f"[{last.index}] said: {clip_line(sentence, SENTENCE_WIDTH)}")
     directory = find_directory(turns)
     if directory:
         lines.append(f"directory: {directory}")
@@ -194,15 +211,10 @@ def _describe_turn(turn: Turn) -> str:
     sentences = _extract_sentences(turn)
     for line in reversed(sentences):
         if _CONCLUDES.search(line) and not line.endswith(":"):
-            return clip_line(line, WIDTH)
+            return clip_line(line, SENTENCE_WIDTH)
     if sentences and not turn.observations:
-        return clip_line(sentences[0], WIDTH)
-    return clip_line("; ".join(describe_calls(turn)), WIDTH)
-
-
-def _find_denial(turn: Turn) -> str:
-    """Return the one of the first two sentences of `turn` that says that something did not work; "" if neither does."""
-    return next(filter(_DENIES.search, _extract_sentences(turn)[:2]), "")
+        return clip_line(sentences[0], SENTENCE_WIDTH)
+    return clip_line("; ".join(describe_calls(turn)), SENTENCE_WIDTH)
 
 
 def _find_todos(turn: Turn) -> Iterator[str]:
@@ -236,23 +248,6 @@ def _find_last(pattern: re.Pattern[str], turns: Sequence[Turn]) -> str:
     return ""
 
 
-_INSTALLS = re.compile(
-    r"\b(?:(?:uv )?pip3?|npm|yarn|pnpm|cargo|apt(?:-get)?|go|conda|poetry|gem|bundle|brew|uv)"
-    r"\s+(?:install|add|get|ci|i|sync)\b[^&|;\n]*"
-)
-_GIT = re.compile(
-    r"\bgit\s+(?:-C \S+ |--no-pager )?(?:commit|checkout|switch|branch|merge|rebase|reset|restore|stash|push|pull|"
-    r"add|rm|mv|apply|tag|cherry-pick|revert|init|clone|worktree)\b[^&|;\n]*"
-)
-_SHOWS_STATUS = re.compile(r"\bgit\s+(?:-C \S+ |--no-pager )?(?:status|diff --stat|diff --name-only|log)\b")
-_BRANCH = re.compile(r"^On branch (\S+)|^\* (\S+)$|Switched to (?:a new )?branch '([^']+)'", re.MULTILINE)
-_CHANGED = re.compile(
-    r"^\s*(?:modified|new file|deleted|renamed):\s+(\S+)|^(?:[ MADRC?]{2}) (\S+)$|^\s(\S+)\s+\|\s+\d+", re.MULTILINE
-)
-#: Failing tests named in one line, at most.
-_NAMES = 12
-
-
 def list_test_runs(turns: Sequence[Turn]) -> list[str]:
     """Return one line a test run that printed totals, oldest first; failing tests by name."""
     lines = []
@@ -262,7 +257,7 @@ def list_test_runs(turns: Sequence[Turn]) -> list[str]:
             line = f"[{turn.index}] {describe_call(action, 70)} -> {clip_line(totals, 100)}"
             failing = list_failing_tests(observation.text)
             if failing:
-                line += f"; failing: {', '.join(failing[:_NAMES])}"
+                line += f"; failing: {', '.join(failing[:_MOST_NAMES])}"
             lines.append(line)
     return lines
 
@@ -316,6 +311,6 @@ def _find_commands(turns: Sequence[Turn]) -> Iterator[tuple[Turn, Action, Observ
 
 
 def _find_groups(pattern: re.Pattern[str], text: str) -> list[str]:
-    """Return the one group that matched, of each match of `pattern`; at most _NAMES."""
+    """Return the one group that matched, of each match of `pattern`; at most _MOST_NAMES."""
     names = ["".join(filter(None, match.groups())) for match in pattern.finditer(text)]
-    return names[:_NAMES]
+    return names[:_MOST_NAMES]

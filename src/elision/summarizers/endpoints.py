@@ -1,10 +1,8 @@
-"""Models that write summaries: behind HTTP, and by way of LiteLLM.
+"""Models that write summaries: behind HTTP, by way of LiteLLM, and with answers that are kept on disk.
 
-Answers of a model that writes summaries, kept on disk by request: what was answered once is not asked again.
-
-One file for each request, named by a hash of kind, address, model and body. A file is replaced in one step, so that
-several processes may use one folder; a damaged file counts as none. Requests are not kept, only what they were hashed
-to.
+What was answered once is not asked again: there is one file for each request, named by a hash of kind, address, model
+and body. A file is replaced in one step, so that several processes may use one folder; a damaged file counts as none.
+Requests are not kept, only what they were hashed to.
 """
 
 from __future__ import annotations
@@ -29,6 +27,13 @@ from elision.providers.openai_chat.record import OPENAI_CHAT
 from elision.providers.provider import Provider
 from elision.providers.shared.json_reading import number_in
 from elision.trajectory.plan import LivePrefix
+
+#: Shape of a file.
+ANSWER_FORMAT: Final = "elision.summary-answer/1"
+#: Variable of the environment with the folder for all programs' caches.
+_CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
+#: Bytes of a file that is read; what an endpoint accepts is smaller.
+_LARGEST_FILE: Final = 16_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,9 +177,11 @@ class LiteLLMEndpoint:
         except Exception as error:  # noqa: BLE001 - whatever a hundred providers' clients raise is no answer
             return _convert_error(error)
         answer = OPENAI_CHAT.client.parse_answer(reply.model_dump())
-        if isinstance(answer, EndpointFault):
+        # LiteLLM computes the cost itself.
+        usd = number_in((getattr(reply, "_hidden_params", None) or {}).get("response_cost"))
+        if isinstance(answer, EndpointFault) or answer.usage is None or not usd:
             return answer
-        return _add_cost(answer, reply)
+        return EndpointAnswer(text=answer.text, usage=msgspec.structs.replace(answer.usage, usd=usd), stop=answer.stop)
 
 
 def _convert_error(error: Exception) -> EndpointFault:
@@ -186,22 +193,6 @@ def _convert_error(error: Exception) -> EndpointFault:
         return EndpointFault(cause="connection", reason=f"the call failed ({kind})")
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
     return parse_refusal(status, str(error), {str(name).lower(): str(value) for name, value in headers.items()})
-
-
-def _add_cost(answer: EndpointAnswer, reply: Any) -> EndpointAnswer:
-    """Return `answer` with the cost that LiteLLM computes itself."""
-    usd = number_in((getattr(reply, "_hidden_params", None) or {}).get("response_cost"))
-    if not usd or answer.usage is None:
-        return answer
-    return EndpointAnswer(text=answer.text, usage=msgspec.structs.replace(answer.usage, usd=usd), stop=answer.stop)
-
-
-#: Shape of a file.
-FORMAT: Final = "elision.summary-answer/1"
-#: Variable of the environment with the folder for all programs' caches.
-_CACHE_VARIABLE: Final = "XDG_CACHE_HOME"
-#: Bytes of a file that is read; what an endpoint accepts is smaller.
-_LARGEST: Final = 16_000_000
 
 
 def find_default_folder(environment: Mapping[str, str]) -> Path:
@@ -241,8 +232,8 @@ class AnswerCache:
         """Return what was kept under `key`; None for nothing, or for a damaged file."""
         try:
             with self._find_path(key).open("rb") as file:
-                entry = json.loads(file.read(_LARGEST))
-            if entry["format"] != FORMAT or entry["sha256"] != _hash_json(entry["answer"]):
+                entry = json.loads(file.read(_LARGEST_FILE))
+            if entry["format"] != ANSWER_FORMAT or entry["sha256"] != _hash_json(entry["answer"]):
                 return None
             answer = entry["answer"]
             if "fault" in answer:
@@ -256,7 +247,7 @@ class AnswerCache:
         value = msgspec.to_builtins(answer)
         if isinstance(answer, EndpointFault):
             value = {"fault": value}
-        entry = {"format": FORMAT, "sha256": _hash_json(value), "answer": value}
+        entry = {"format": ANSWER_FORMAT, "sha256": _hash_json(value), "answer": value}
         path = self._find_path(key)
         try:
             path.parent.mkdir(exist_ok=True, mode=0o700)
@@ -336,7 +327,7 @@ class CachedEndpoint:
             "temperature": request.temperature,
             "live": live,
         }
-        return _hash_json({"format": FORMAT, "model": self.model, **self._name, "body": body})
+        return _hash_json({"format": ANSWER_FORMAT, "model": self.model, **self._name, "body": body})
 
 
 def strip_credentials(url: str) -> str:

@@ -14,7 +14,7 @@ from elision.summarizers.digest import merge_record, write_digest
 from elision.summarizers.endpoints import AnswerCache, CachedEndpoint, Endpoint, HttpEndpoint, LiteLLMEndpoint
 from elision.summarizers.model_summarizer import THINKING, ModelSummarizer, SummaryRetryPolicy
 from elision.summarizers.prompt import BUILT_IN, SummaryPrompt
-from elision.summarizers.request_redaction import RequestRedactor
+from elision.summarizers.summary_acceptance import RequestRedactor
 from elision.summarizers.summary_checks import SummaryResult
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_prices

@@ -22,106 +22,26 @@ from elision.errors import SummaryError
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.summarizers.endpoints import Endpoint, EndpointRequest
 from elision.summarizers.prompt import BUILT_IN, SummaryPrompt, build_extension, fit_prompt, list_strings
-from elision.summarizers.request_redaction import RequestRedactor
-from elision.summarizers.summary_checks import SummaryProblem, SummaryResult, find_problem
+from elision.summarizers.summary_acceptance import RequestRedactor
+from elision.summarizers.summary_checks import LONGEST_ANSWER, SummaryProblem, SummaryResult, find_problem
 from elision.trajectory.plan import LivePrefix, SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.usage import Usage
 
-#: Characters of an answer that are counted where its server reports no usage; a longer one is no summary anyway.
-_COUNTED = 200_000
-
-
-class SummaryBill:
-    """Sums usage and cost. calls: requests sent, also those without an answer, whose cost is unknown and left out."""
-
-    def __init__(self, prices: Prices | None) -> None:
-        self.prices = prices
-        self.calls = 0
-        self._usage = Usage()
-        self._usd: float | None = 0.0
-
-    def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
-        """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
-        usage = answer.usage or Usage(input=_count_prompt_tokens(request, count), output=count(answer.text[:_COUNTED]))
-        self._usage += usage
-        usd = usage.usd
-        if not usd:
-            usd = None if self.prices is None else self.prices.cost_usage(usage)
-        if usd is None or self._usd is None:
-            self._usd = None
-        else:
-            self._usd += usd
-
-    def make_result(self) -> SummaryResult:
-        """Return a result without a text: what was used so far."""
-        return SummaryResult(
-            text="",
-            input=self._usage.prompt,
-            cached=self._usage.cache_read,
-            output=self._usage.output,
-            usd=self._usd if self._usage.prompt else None,
-            attempts=self.calls,
-        )
-
-
-def _count_prompt_tokens(request: EndpointRequest, count: Callable[[str], int]) -> int:
-    tokens = count(request.text)
-    live = request.live
-    if live:
-        prefix = (live.system, list(live.tools), list(live.messages))
-        tokens += count(json.dumps(prefix, ensure_ascii=False, default=str))
-    return tokens
-
-
 #: Tokens left to a model at first, once it turns out to reason.
-FIRST: Final = 8_000
-
-
-class ReasoningBudget:
-    """Tokens left to one model, shared by all summaries that it writes. Several threads may use it.
-
-    They double where an answer ended within its reasoning, up to a ceiling that each caller gives, and come down again
-    where answers need less. tokens: the first amount, and the least.
-    """
-
-    def __init__(self, tokens: int) -> None:
-        self.least_tokens = self._tokens = tokens
-        self._lock = threading.Lock()
-
-    @property
-    def tokens(self) -> int:
-        return self._tokens
-
-    def grow(self, used: int, most: int) -> None:
-        """Leave more than `used` tokens, all of which an answer took, but no more than `most`.
-
-        Concurrent answers that ended alike count once.
-        """
-        with self._lock:
-            self._tokens = max(self._tokens, min(most, max(FIRST, 2 * used)))
-
-    def shrink(self, needed: int) -> None:
-        """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""
-        with self._lock:
-            self._tokens = max(self.least_tokens, min(self._tokens, max(2 * needed, self._tokens // 2)))
-
-    def reset(self) -> None:
-        """Leave what was left at first: more was of no use, or was refused."""
-        with self._lock:
-            self._tokens = self.least_tokens
+FIRST_REASONING_TOKENS: Final = 8_000
 
 
 #: Tokens assumed for an unknown window.
-WINDOW: Final = 128_000
+UNKNOWN_WINDOW: Final = 128_000
 #: Share of the window that a prompt may fill by our count: other models count up to a third more tokens.
-_SHARE: Final = 0.75
+_PROMPT_SHARE: Final = 0.75
 #: Share of the window that may be left for reasoning at most.
-_REASONING: Final = 0.25
+_REASONING_SHARE: Final = 0.25
 #: Tokens left for reasoning where a model is known to think first.
-THINKING: Final = FIRST
+THINKING: Final = FIRST_REASONING_TOKENS
 _THOUGHT: Final = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>\s*", re.DOTALL)
 _TRANSIENT: Final = frozenset(["timeout", "connection", "rate-limited", "server"])
 
@@ -197,7 +117,7 @@ class ModelSummarizer:
     @property
     def max_thinking_tokens(self) -> int:
         """Return the most tokens that may be left for reasoning: as given, or a share of the window if that is more."""
-        return max(self.reasoning.least_tokens, int(_REASONING * self.window))
+        return max(self.reasoning.least_tokens, int(_REASONING_SHARE * self.window))
 
     def cap_answer(self, max_tokens: int) -> int:
         """Return `max_tokens`, or the most that the model writes, if it reported that."""
@@ -219,9 +139,9 @@ class ModelSummarizer:
 def _find_window(prices: Prices | None) -> int:
     """Return the window of the model, or what is just below its price cliff."""
     if prices is None:
-        return WINDOW
+        return UNKNOWN_WINDOW
     sizes = [size for size in (prices.window, prices.find_cliff()) if size]
-    return min(sizes, default=WINDOW)
+    return min(sizes, default=UNKNOWN_WINDOW)
 
 
 class _SummaryAttempt:
@@ -283,7 +203,7 @@ class _SummaryAttempt:
 
     def _compute_prompt_limit(self) -> int:
         """Return the tokens that a prompt may take, by our count."""
-        return int(_SHARE * self.summarizer.window) - self._compute_answer_limit()
+        return int(_PROMPT_SHARE * self.summarizer.window) - self._compute_answer_limit()
 
     def _build_request(self, problem: SummaryProblem | None) -> EndpointRequest:
         note = ""
@@ -399,3 +319,77 @@ def _clean_answer(answer: EndpointAnswer) -> str:
     if answer.stop == "length" and "\n" in text:
         return text.rpartition("\n")[0]
     return text
+
+
+class SummaryBill:
+    """Sums usage and cost. calls: requests sent, also those without an answer, whose cost is unknown and left out."""
+
+    def __init__(self, prices: Prices | None) -> None:
+        self.prices = prices
+        self.calls = 0
+        self._usage = Usage()
+        self._usd: float | None = 0.0
+
+    def add_answer(self, answer: EndpointAnswer, request: EndpointRequest, count: Callable[[str], int]) -> None:
+        """Add an answer. Where its server reports no usage it is counted, as if nothing had been read from cache."""
+        usage = answer.usage or Usage(
+            input=_count_prompt_tokens(request, count), output=count(answer.text[:LONGEST_ANSWER])
+        )
+        self._usage += usage
+        usd = usage.usd
+        if not usd:
+            usd = None if self.prices is None else self.prices.cost_usage(usage)
+        if usd is None or self._usd is None:
+            self._usd = None
+        else:
+            self._usd += usd
+
+    def make_result(self) -> SummaryResult:
+        """Return a result without a text: what was used so far."""
+        return SummaryResult(
+            text="",
+            input=self._usage.prompt,
+            cached=self._usage.cache_read,
+            output=self._usage.output,
+            usd=self._usd if self._usage.prompt else None,
+            attempts=self.calls,
+        )
+
+
+def _count_prompt_tokens(request: EndpointRequest, count: Callable[[str], int]) -> int:
+    tokens = count(request.text)
+    live = request.live
+    if live:
+        prefix = (live.system, list(live.tools), list(live.messages))
+        tokens += count(json.dumps(prefix, ensure_ascii=False, default=str))
+    return tokens
+
+
+class ReasoningBudget:
+    """Tokens left to one model, shared by all summaries that it writes. Several threads may use it.
+
+    They double where an answer ended within its reasoning, up to a ceiling that each caller gives, and come down again
+    where answers need less. tokens: the first amount, and the least.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self.least_tokens = self.tokens = tokens
+        self._lock = threading.Lock()
+
+    def grow(self, used: int, most: int) -> None:
+        """Leave more than `used` tokens, all of which an answer took, but no more than `most`.
+
+        Concurrent answers that ended alike count once.
+        """
+        with self._lock:
+            self.tokens = max(self.tokens, min(most, max(FIRST_REASONING_TOKENS, 2 * used)))
+
+    def shrink(self, needed: int) -> None:
+        """Leave twice the tokens that an answer `needed` for reasoning, but at least half of those left so far."""
+        with self._lock:
+            self.tokens = max(self.least_tokens, min(self.tokens, max(2 * needed, self.tokens // 2)))
+
+    def reset(self) -> None:
+        """Leave what was left at first: more was of no use, or was refused."""
+        with self._lock:
+            self.tokens = self.least_tokens

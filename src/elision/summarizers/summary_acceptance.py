@@ -1,19 +1,25 @@
-"""A summarizer's answer before it enters the view: requested, priced, checked, framed. A failed one changes nothing.
+"""A summary's way into the view: requested, redacted, priced, checked and framed. A failed one changes nothing.
 
-When a failed summary may be requested again, counted in calls, without a clock.
+Secrets are taken out of a request before a summarizer is given it. `CircuitBreaker` says when a summary may be
+requested again after a failed one, counted in calls, without a clock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
 from typing import Final, Literal
 
+import msgspec
+
 from elision.errors import Billed, SummaryError
-from elision.strategies.cost_estimation import SummaryCall, choose_summary_call
 from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
-from elision.summarizers.summary_checks import SummaryResult, check_summary, has_sound_usage
-from elision.trajectory.content import Opaque
+from elision.strategies.schedules import SummaryCall, choose_summary_call
+from elision.summarizers.summary_checks import LONGEST_ANSWER, SummaryResult, check_summary, has_sound_usage
+from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.foreign_text import make_encodable, remove_controls
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import Summary, SummaryRequest, make_handle
@@ -21,13 +27,13 @@ from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_user_words
 from elision.trajectory.trajectory import join_assistant_text
-from elision.trajectory.turn import Message, Observation, Turn
+from elision.trajectory.turn import Message, Turn
 
 #: What a summary costs that no model wrote.
 MODEL_FREE = SummaryCall(route="model-free", input=0, cached=0, output=0, usd=0.0)
 
-#: Characters from which on an answer is no summary; counting its tokens would take seconds.
-LARGEST = 200_000
+#: Calls to wait after the first and the second failure in a row, and after all further ones.
+BACK_OFF: Final = (5, 10, 60)
 
 
 def build_request(
@@ -85,7 +91,7 @@ def bill_call(state: State, context: DecisionContext, covers: int, answer: Summa
         return _bill_reported_usage(context, answer, answer.route)
     if answer.route == MODEL_FREE.route:
         return MODEL_FREE
-    if len(answer.text) <= LARGEST:
+    if len(answer.text) <= LONGEST_ANSWER:
         output = state.sizer.count(answer.text)
     else:
         output = len(answer.text) // 4
@@ -129,7 +135,7 @@ def accept_summary(
     those turns, None for no limit. writer: the model, "" for none or an unknown one. A summary is part of every later
     request: what no request can carry is replaced, and control characters are taken out.
     """
-    if len(answer) > LARGEST:
+    if len(answer) > LONGEST_ANSWER:
         raise SummaryError(f"it has {len(answer)} characters", cause="too-large")
     # Controls first: what remains when they are taken out may be a secret.
     answer = redaction.redact_text(remove_controls(make_encodable(answer)))
@@ -139,6 +145,32 @@ def accept_summary(
         raise SummaryError("what it covers is covered already")
     if call.route != MODEL_FREE.route:
         check_summary(answer, build_request(state, covers, max_tokens), state.sizer.count)
+    block, kept, tokens = _frame_answer(state, policy, covers, answer, max_tokens)
+    if tokens >= count_replaced_tokens(state, covers):
+        raise SummaryError("it is not shorter than what it replaces", cause="too-long")
+    if room_tokens is not None and tokens > room_tokens:
+        raise SummaryError(f"it takes {tokens} tokens where the budget leaves {room_tokens}", cause="too-long")
+    return Summary(
+        covers=covers,
+        text=answer,
+        block=block,
+        interjections=kept,
+        input_tokens=call.input,
+        output_tokens=call.output,
+        cached_tokens=call.cached,
+        usd=call.usd,
+        route=call.route,
+        writer=redaction.redact_text(remove_controls(make_encodable(writer))),
+    )
+
+
+def _frame_answer(
+    state: State, policy: Policy, covers: int, answer: str, max_tokens: int
+) -> tuple[str, tuple[int, ...], int]:
+    """Return the block that has `answer` and what is quoted word for word, the turns whose words stay, and all tokens.
+
+    max_tokens: of the summary, and of the user's words that are quoted.
+    """
     sizer = state.sizer
     covered = state.turns[:covers]
     sizes = [sum(sizer.count_message(message) for message in turn.interjections) for turn in covered]
@@ -150,24 +182,8 @@ def accept_summary(
     stated = [each for each in policy.constraints if each.turn <= covers and each.turn not in kept]
     constraints, older = quote_user_words(dropped, stated, answer, max_tokens, sizer)
     quotes = _collect_quotes(state, policy, covers)
-    text = make_encodable(format_summary_block(answer, covers, quotes, older, constraints))
-    tokens = sizer.count_text(text) + sum(sizes[index - 1] for index in kept)
-    if tokens >= count_replaced_tokens(state, covers):
-        raise SummaryError("it is not shorter than what it replaces", cause="too-long")
-    if room_tokens is not None and tokens > room_tokens:
-        raise SummaryError(f"it takes {tokens} tokens where the budget leaves {room_tokens}", cause="too-long")
-    return Summary(
-        covers=covers,
-        text=answer,
-        block=text,
-        interjections=kept,
-        input_tokens=call.input,
-        output_tokens=call.output,
-        cached_tokens=call.cached,
-        usd=call.usd,
-        route=call.route,
-        writer=redaction.redact_text(remove_controls(make_encodable(writer))),
-    )
+    block = make_encodable(format_summary_block(answer, covers, quotes, older, constraints))
+    return block, kept, sizer.count_text(block) + sum(sizes[index - 1] for index in kept)
 
 
 def count_replaced_tokens(state: State, covers: int) -> int:
@@ -181,20 +197,10 @@ def _collect_quotes(state: State, policy: Policy, covers: int) -> list[tuple[str
     quotes = {(turn, 0): (f"turn {turn}", join_assistant_text(state.turns[turn - 1])) for turn in policy.pinned_turns}
     for key in policy.candidates.protected:
         result = state.find_observation(key)
-        quotes[key] = (f"{make_handle(key)} {result.tool}".strip(), result.text + _note_opaque_parts(result))
+        others = [part.kind for part in result.content if isinstance(part, Opaque)]
+        note = f"\n[{', '.join(others)}: not shown here]" if others else ""
+        quotes[key] = (f"{make_handle(key)} {result.tool}".strip(), result.text + note)
     return [quotes[key] for key in sorted(quotes) if key[0] <= covers]
-
-
-def _note_opaque_parts(result: Observation) -> str:
-    """Return a note for the parts of a quoted result that are no text and stay in the store."""
-    kinds = [part.kind for part in result.content if isinstance(part, Opaque)]
-    if kinds:
-        return f"\n[{', '.join(kinds)}: not shown here]"
-    return ""
-
-
-#: Calls to wait after the first and the second failure in a row, and after all further ones.
-BACK_OFF: Final = (5, 10, 60)
 
 
 class CircuitBreaker:
@@ -221,3 +227,81 @@ class CircuitBreaker:
     def record_success(self) -> None:
         self.failures = 0
         self.retry_at = 0
+
+
+def redact_request(request: SummaryRequest) -> SummaryRequest:
+    """Return `request` without the secrets that its own rules name: what every summarizer is given."""
+    if request.redaction is None:
+        return request
+    return RequestRedactor(request.redaction).redact(request)
+
+
+@dataclass(slots=True)
+class RequestRedactor:
+    """A redaction that counts what it took out."""
+
+    redaction: Redaction
+    hits: int = 0
+
+    def redact_text(self, text: str) -> str:
+        clean, hits = self.redaction.redact_and_count(text)
+        self.hits += hits
+        return clean
+
+    def redact(self, request: SummaryRequest) -> SummaryRequest:
+        """Return `request` with every text redacted, except the live prefix: a cache holds exactly its bytes."""
+        if request.redacted_by == self.redaction:
+            return request
+        previous = self.redact_text(request.previous)
+        turns = tuple(map(self.redact_turn, request.turns))
+        shown = request.shown
+        if shown:
+            # An item alone has no words by which a rule finds a secret. So only those stay that redacted texts have.
+            texts = [previous, *(observation.text for turn in turns for observation in turn.observations)]
+            shown = shown.intersection(chain.from_iterable(map(find_items, texts)))
+        return replace(
+            request,
+            redacted_by=self.redaction,
+            previous=previous,
+            task=self.redact_text(request.task),
+            turns=turns,
+            shown=shown,
+        )
+
+    def redact_turn(self, turn: Turn) -> Turn:
+        """Return `turn` with every text redacted: the same object where it has no secret."""
+        clean, hits = _redact_turn(self.redaction, turn)
+        self.hits += hits
+        return clean
+
+    def redact_parts(self, turn: Turn) -> Turn:
+        """Do as `redact_turn`, without a cache."""
+        before = self.hits
+        clean = msgspec.structs.replace(
+            turn,
+            content=self._redact_content(turn.content),
+            reasoning=self.redact_text(turn.reasoning),
+            actions=tuple(
+                msgspec.structs.replace(action, arguments=self.redact_text(action.arguments)) for action in turn.actions
+            ),
+            observations=tuple(
+                msgspec.structs.replace(observation, content=self._redact_content(observation.content))
+                for observation in turn.observations
+            ),
+            interjections=tuple(
+                msgspec.structs.replace(message, content=self._redact_content(message.content))
+                for message in turn.interjections
+            ),
+        )
+        # Nearly every turn has none: the same object, for which caches of earlier readers hold.
+        return turn if self.hits == before else clean
+
+    def _redact_content(self, parts: Content) -> Content:
+        return tuple(Text(self.redact_text(part.text)) if isinstance(part, Text) else part for part in parts)
+
+
+@lru_cache(maxsize=128)
+def _redact_turn(redaction: Redaction, turn: Turn) -> tuple[Turn, int]:
+    """Return `turn` redacted, and how much was. It is read while the model thinks, and again by a summary of it."""
+    redactor = RequestRedactor(redaction)
+    return redactor.redact_parts(turn), redactor.hits

@@ -2,11 +2,10 @@
 
 Elsewhere, apologies, error pages, tool calls and noise have replaced histories. Each check looks for a form, mostly at
 the beginning of the text, so that a summary which *mentions* a refusal, an error or a rate limit passes. No check sees
-what only a reader can see: a wrong fact, a wrong emphasis.
+what only a reader can see: a wrong fact, a wrong emphasis. A summary that was cut off at its limit passes if the rest
+of it does: its end is missing, not its sense.
 
-A summary that was cut off at its limit passes if the rest of it does: its end is missing, not its sense.
-
-A summary with what its writing used: the answer of a summarizer that knows its own bill.
+`SummaryResult` is the answer of a summarizer that knows its own bill.
 """
 
 from __future__ import annotations
@@ -33,56 +32,11 @@ from elision.trajectory.turn import Turn
 #: Counts the tokens of a text.
 Count = Callable[[str], int]
 
-
-@dataclass(frozen=True, slots=True)
-class SummaryProblem:
-    """Why a candidate may not replace the turns, and what to ask for instead.
-
-    correction: a sentence for the next request, so that it differs from this one.
-    """
-
-    cause: SummaryCause
-    reason: str
-    correction: str
-
-
 #: Tokens that a summary has at least: "ok", "Done." and "null" are none.
-LEAST = 3
+LEAST_TOKENS = 3
 #: Characters from which on an answer is no summary; counting its tokens would take seconds.
-LONGEST = 200_000
+LONGEST_ANSWER = 200_000
 _BEGINNING = 200
-
-
-def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryProblem | None:
-    """Return the first thing that is wrong with `text` as an answer to `request`; None if it may replace the turns."""
-    text = text.strip()
-    if not text:
-        return SummaryProblem("empty", "it is empty", "Write the summary as plain text.")
-    if len(text) > LONGEST:
-        correction = f"Write at most {request.asked_tokens} tokens."
-        return SummaryProblem("too-long", f"it has {len(text):,} characters", correction)
-    return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
-
-
-def check_summary(text: str, request: SummaryRequest, count: Count) -> None:
-    """Raise SummaryError if `text` may not answer `request`."""
-    problem = find_problem(text, request, count)
-    if problem:
-        raise SummaryError(problem.reason, cause=problem.cause)
-
-
-def _check_facts(text: str, request: SummaryRequest) -> SummaryProblem | None:
-    facts = find_key_facts(request.turns)
-    lost = find_missing_facts(facts, text)
-    kept = len(facts) - len(lost)
-    if kept >= count_needed_facts(facts, request.max_tokens):
-        return None
-    return SummaryProblem(
-        "facts-lost",
-        f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
-        f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
-    )
-
 
 # By language; pieces of regular expressions, words apart by one space.
 _REFUSALS: Final = {
@@ -176,21 +130,81 @@ _ORDERS: Final = (
     r"por favor",
 )
 
+#: Turns that are searched, counted from the newest covered one.
+NEWEST_TURNS = 5
+#: Facts that are asked for; fewer than FEWEST_FACTS prove nothing.
+MOST_FACTS = 12
+FEWEST_FACTS = 4
+#: The share of them that must be kept.
+LEAST_KEPT_SHARE = 0.15
+#: Characters of a fact. Longer ones are whole command lines and URLs, which a summary rightly shortens.
+_LONGEST_FACT = 60
+#: Tokens of a summary's limit for each fact that is asked for: a short summary keeps fewer.
+_TOKENS_PER_FACT = 300
+
+_ERROR_NAME = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
+
+#: Tokens, or USD, that no summary takes: a larger figure is a mistake, and sums of it would overflow.
+_LARGEST_FIGURE: Final = 10**12
+_LONGEST_NAME: Final = 400
+_ROUTES: Final = ("fresh", "extend", "model-free")
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryProblem:
+    """Why a candidate may not replace the turns, and what to ask for instead.
+
+    correction: a sentence for the next request, so that it differs from this one.
+    """
+
+    cause: SummaryCause
+    reason: str
+    correction: str
+
+
+def find_problem(text: str, request: SummaryRequest, count: Count) -> SummaryProblem | None:
+    """Return the first thing that is wrong with `text` as an answer to `request`; None if it may replace the turns."""
+    text = text.strip()
+    if not text:
+        return SummaryProblem("empty", "it is empty", "Write the summary as plain text.")
+    if len(text) > LONGEST_ANSWER:
+        correction = f"Write at most {request.asked_tokens} tokens."
+        return SummaryProblem("too-long", f"it has {len(text):,} characters", correction)
+    return _check_form(text) or _check_length(text, request, count) or _check_facts(text, request)
+
+
+def check_summary(text: str, request: SummaryRequest, count: Count) -> None:
+    """Raise SummaryError if `text` may not answer `request`."""
+    problem = find_problem(text, request, count)
+    if problem:
+        raise SummaryError(problem.reason, cause=problem.cause)
+
+
+def _check_facts(text: str, request: SummaryRequest) -> SummaryProblem | None:
+    facts = find_key_facts(request.turns)
+    lost = find_missing_facts(facts, text)
+    kept = len(facts) - len(lost)
+    if kept >= count_needed_facts(facts, request.max_tokens):
+        return None
+    return SummaryProblem(
+        "facts-lost",
+        f"it keeps {kept} of {len(facts)} facts of the newest turns; lost: {', '.join(lost[:6])}",
+        f"The newest turns worked with these; name those that matter, as they stand: {', '.join(lost)}.",
+    )
+
 
 def _compile_beginning(pieces: Iterable[str], marks: str = r"[\W_]*") -> re.Pattern[str]:
     """Return a pattern for any of `pieces` at the beginning, after `marks`."""
     return re.compile(rf"{marks}(?:{'|'.join(pieces)})", re.IGNORECASE)
 
 
-def _end_word(piece: str) -> str:
-    """Return `piece` such that a word ends with it; scripts without spaces have no such ends."""
-    return rf"{piece}\b" if piece[-1].isascii() else piece
-
-
 #: How a text that is no summary begins, why it is none, and what to ask for instead.
 _FORMS: Final[Sequence[tuple[re.Pattern[str], SummaryCause, str, str]]] = (
     (
-        _compile_beginning(map(_end_word, chain.from_iterable(_REFUSALS.values()))),
+        # Where a script has spaces, a word ends with each of them.
+        _compile_beginning(
+            rf"{piece}\b" if piece[-1].isascii() else piece for piece in chain.from_iterable(_REFUSALS.values())
+        ),
         "refusal",
         "it is a refusal",
         "Nothing is asked of you but a record of what the quoted turns did; write that record.",
@@ -231,7 +245,7 @@ def _check_form(text: str) -> SummaryProblem | None:
 
 def _check_length(text: str, request: SummaryRequest, count: Count) -> SummaryProblem | None:
     size = count(text)
-    if size < LEAST:
+    if size < LEAST_TOKENS:
         return SummaryProblem(
             "empty",
             f"it says next to nothing: {_quote_beginning(text)}",
@@ -272,38 +286,25 @@ def _describe_noise(text: str) -> str:
     return ""
 
 
-def _quote_beginning(text: str, width: int = 80) -> str:
+def _quote_beginning(text: str) -> str:
+    width = 80
     flat = " ".join(text[: 4 * width].split())
     if len(flat) > width:
         return f'"{flat[:width]}…"'
     return f'"{flat}"'
 
 
-#: Turns that are searched, counted from the newest covered one.
-NEWEST = 5
-#: Facts that are asked for; fewer than FEWEST prove nothing.
-MOST = 12
-FEWEST = 4
-#: The share of them that must be kept.
-SHARE = 0.15
-#: Characters of a fact. Longer ones are whole command lines and URLs, which a summary rightly shortens.
-_LONGEST = 60
-#: Tokens of a summary's limit for each fact that is asked for: a short summary keeps fewer.
-_ROOM = 300
-
-_ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception|Warning|Failure)\b")
-
-
 def find_key_facts(turns: Sequence[Turn]) -> tuple[str, ...]:
-    """Return facts of the newest of `turns`, those used in most turns first; at most MOST. Secrets are excluded."""
+    """Return facts of the newest of `turns`, those used in most turns first, MOST_FACTS of them, without secrets."""
     uses: Counter[str] = Counter()
-    for turn in turns[-NEWEST:]:
+    for turn in turns[-NEWEST_TURNS:]:
         failures = (find_failure(observation) or "" for observation in turn.observations)
-        facts = {error for failure in failures for error in _ERROR.findall(failure)}
-        for text in _list_agent_texts(turn):
+        facts = {error for failure in failures for error in _ERROR_NAME.findall(failure)}
+        calls = (join_argument_text(action) for action in turn.actions if not action.implicit)
+        for text in (turn.text, *calls):
             facts.update(find_items(DEFAULT.redact_text(text)))
-        uses.update(fact for fact in facts if len(fact) <= _LONGEST)
-    return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST])
+        uses.update(fact for fact in facts if len(fact) <= _LONGEST_FACT)
+    return tuple(sorted(uses, key=lambda fact: (-uses[fact], len(fact), fact))[:MOST_FACTS])
 
 
 def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
@@ -318,16 +319,9 @@ def find_missing_facts(facts: Sequence[str], text: str) -> tuple[str, ...]:
 
 def count_needed_facts(facts: Sequence[str], max_tokens: int) -> int:
     """Return how many of `facts` a summary of at most `max_tokens` must keep."""
-    if len(facts) < FEWEST:
+    if len(facts) < FEWEST_FACTS:
         return 0
-    return min(math.ceil(SHARE * len(facts)), max_tokens // _ROOM)
-
-
-def _list_agent_texts(turn: Turn) -> Iterator[str]:
-    yield turn.text
-    for action in turn.actions:
-        if not action.implicit:
-            yield join_argument_text(action)
+    return min(math.ceil(LEAST_KEPT_SHARE * len(facts)), max_tokens // _TOKENS_PER_FACT)
 
 
 def _list_forms(fact: str) -> Iterator[str]:
@@ -337,12 +331,6 @@ def _list_forms(fact: str) -> Iterator[str]:
         tail = fact.rstrip("/").rsplit("/", 1)
     if len(tail) > 1 and len(tail[-1]) > 3:
         yield tail[-1]
-
-
-#: Tokens, or USD, that no summary takes: a larger figure is a mistake, and sums of it would overflow.
-_LARGEST: Final = 10**12
-_LONGEST_NAME: Final = 400
-_ROUTES: Final = ("fresh", "extend", "model-free")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,9 +416,9 @@ def _describe(value: object) -> str:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST_FIGURE
 
 
 def _is_amount(value: object) -> bool:
     """Return whether `value` is a finite number of 0 or more; a comparison with NaN is never true."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST_FIGURE

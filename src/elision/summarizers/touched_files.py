@@ -46,7 +46,12 @@ _NEW_KEYS = ("new_str", "new_string", "newText", "file_text", "content", "new_te
 # Beginnings of lines that files of any content have.
 _OPENINGS = ('"""', "#", "import ", "from ", "//", "/*", "*", "use ", "package ", "<?")
 #: Characters of the line that is quoted of a change.
-WIDTH = 100
+QUOTE_WIDTH = 100
+
+_STATE = re.compile(
+    r"(?P<path>\S+): (?P<written>written)?(?:, )?(?:read (?P<reads>\d+)x)?(?:, )?(?:edited (?P<edits>\d+)x)?"
+    r"(?: lines (?P<lines>\S+))? \[(?P<turn>\d+)\]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +105,6 @@ class FileState:
         if self.lines:
             text += f" lines {self.lines}"
         return f"{text} [{self.last_turn}]"
-
-
-_STATE = re.compile(
-    r"(?P<path>\S+): (?P<written>written)?(?:, )?(?:read (?P<reads>\d+)x)?(?:, )?(?:edited (?P<edits>\d+)x)?"
-    r"(?: lines (?P<lines>\S+))? \[(?P<turn>\d+)\]"
-)
 
 
 def parse_file_state(line: str) -> FileState | None:
@@ -166,23 +165,19 @@ def update_file_states(touches: Iterable[FileTouch], before: Iterable[FileState]
 @lru_cache(maxsize=128)
 def _list_action_touches(action: Action, turn: int, open_file: str) -> tuple[FileTouch, ...]:
     """Return what `action` did. open_file: the file that the agent's editor shows; "" if none."""
-    return tuple(_find_touches(action, turn, open_file))
-
-
-def _find_touches(action: Action, turn: int, open_file: str) -> Iterator[FileTouch]:
     path = find_path(action)
     if path:
-        yield from _read_tool_touch(action, path, turn)
-        return
+        return tuple(_read_tool_touch(action, path, turn))
+    touches = []
     text = find_command(action) or action.arguments
     for kind, name in _PATCH.findall(text.replace("\\n", "\n")):
         verb = "written" if kind == "Add" else "edited"
-        yield FileTouch(path=name, verb=verb, turn=turn, gist=_quote_patch(text))
+        touches.append(FileTouch(path=name, verb=verb, turn=turn, gist=_quote_patch(text)))
     edit = _OPEN_EDIT.search(text)
     if edit and open_file:
         gist = _quote_first_line(edit[3])
-        yield FileTouch(path=open_file, verb="edited", turn=turn, lines=f"{edit[1]}-{edit[2]}", gist=gist)
-    yield from _find_shell_touches(action, turn)
+        touches.append(FileTouch(path=open_file, verb="edited", turn=turn, lines=f"{edit[1]}-{edit[2]}", gist=gist))
+    return (*touches, *_find_shell_touches(action, turn))
 
 
 def _read_tool_touch(action: Action, path: str, turn: int) -> Iterator[FileTouch]:
@@ -257,7 +252,7 @@ def _quote_written_text(verb: str, whole: str, matched: str) -> str:
             return _quote_first_line(body[1])
         return ""
     if verb == "edited" and matched.startswith("sed"):
-        return clip_line(matched, WIDTH)
+        return clip_line(matched, QUOTE_WIDTH)
     return ""
 
 
@@ -270,7 +265,7 @@ def _quote_first_line(text: str) -> str:
     for line in text.splitlines():
         stripped = line.strip()
         if len(stripped) > 3 and not stripped.startswith(_OPENINGS):
-            return f'"{clip_line(stripped, WIDTH)}"'
+            return f'"{clip_line(stripped, QUOTE_WIDTH)}"'
     return ""
 
 

@@ -1,9 +1,4 @@
-"""What a session is so far, as one value: phases, summaries, savings, and where its tokens are.
-
-How a change is written, everywhere that people read one: a sign, and a space before the per cent sign.
-
-What a notebook shows of a view or a report.
-"""
+"""What a session is so far, as one value: phases, summaries, savings, and where its tokens are."""
 
 from __future__ import annotations
 
@@ -16,28 +11,6 @@ from elision.trajectory.trajectory import TokenComposition
 
 #: The typographic minus, as wide as a plus.
 MINUS: Final = "−"
-
-
-def format_signed_percent(share: float, digits: int = 1) -> str:
-    """Return a share with its sign: `−74.6 %`, `+1.2 %`."""
-    return f"{format_signed(100 * share, digits)} %"
-
-
-def format_signed(value: float, digits: int = 1) -> str:
-    """Return a number with its sign: `−74.6`, `+1.2`."""
-    # What is nothing once it is rounded has no minus.
-    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", MINUS)
-
-
-def draw_value(value: Any) -> str:
-    """Return a value as HTML: a sentence, a chart and a table.
-
-    The lab draws, which imports what is below it. So it is loaded here by name, and only when a notebook asks.
-    """
-    text: str = import_module("elision.lab.report.notebook").draw_value(value)
-    return text
-
-
 #: How the tokens of a report were counted: by the provider at every call, by the tokenizer, or from characters.
 CountBasis: TypeAlias = Literal["reported", "counted", "estimated"]
 
@@ -221,3 +194,23 @@ def compute_frequency(turns: int, summaries: int) -> float | None:
     if summaries:
         return turns / summaries
     return None
+
+
+def format_signed_percent(share: float, digits: int = 1) -> str:
+    """Return a share with its sign: `−74.6 %`, `+1.2 %`."""
+    return f"{format_signed(100 * share, digits)} %"
+
+
+def format_signed(value: float, digits: int = 1) -> str:
+    """Return a number with its sign: `−74.6`, `+1.2`."""
+    # What is nothing once it is rounded has no minus.
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", MINUS)
+
+
+def draw_value(value: Any) -> str:
+    """Return a value as HTML: a sentence, a chart and a table.
+
+    The lab draws, which imports what is below it. So it is loaded here by name, and only when a notebook asks.
+    """
+    text: str = import_module("elision.lab.report.notebook").draw_value(value)
+    return text

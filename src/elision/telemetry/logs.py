@@ -22,6 +22,9 @@ MAX_NAMED: Final = 5
 REMEMBERED_TEXTS: Final = 128
 _PLAIN_WORD: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
 
+#: Made once: `json.dumps` makes one a line.
+_JSON_LINES: Final = json.JSONEncoder(default=str)
+
 
 class PassLog(PassCollector):
     """Writes each pass: WARNING if something failed or a guard begins to speak, INFO if it hid something, else DEBUG.
@@ -107,10 +110,6 @@ def _join_names(names: list[str]) -> str:
     else:
         more = ""
     return "; ".join(names[:MAX_NAMED]) + more
-
-
-#: Made once: `json.dumps` makes one a line.
-_JSON_LINES: Final = json.JSONEncoder(default=str)
 
 
 def format_line(facts: Mapping[str, Any], form: LogForm) -> str:

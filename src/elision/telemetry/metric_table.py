@@ -1,6 +1,6 @@
-"""List every metric in a table: name, kind, unit, labels, meaning. Both backends make their instruments from it.
+"""Every metric in a table: name, kind, unit, labels, meaning; and what one pass adds to each, from its diagnostics.
 
-Compute from the diagnostics of one pass what is added to each metric. The state is each session's last totals.
+Both backends make their instruments from the table. What is added is the growth of a session since its last totals.
 """
 
 from __future__ import annotations

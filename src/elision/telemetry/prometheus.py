@@ -19,6 +19,9 @@ _LOCK: Final = Lock()
 #: The metrics of a registry are shared by all that report to it: a name can be registered only once.
 _BY_REGISTRY: Final[WeakKeyDictionary[CollectorRegistry, tuple[Sampler, dict[str, Instrument]]]] = WeakKeyDictionary()
 
+#: Kind of a metric -> the method of prometheus_client's that takes a value, where that is not `inc`.
+_RECORDERS: Final[Mapping[str, str]] = {"gauge": "set", "histogram": "observe"}
+
 
 class Prometheus(PassCollector):
     """Reports each pass to a registry; any number of context managers may share one, or one registry.
@@ -44,10 +47,6 @@ class Prometheus(PassCollector):
     def report_pass(self, diagnostics: Diagnostics) -> None:
         for sample in self._sampler.sample_pass(diagnostics):
             self._instruments[sample.metric.name].record(sample.value, sample.labels)
-
-
-#: Kind of a metric -> the method of prometheus_client's that takes a value, where that is not `inc`.
-_RECORDERS: Final[Mapping[str, str]] = {"gauge": "set", "histogram": "observe"}
 
 
 class Instrument:

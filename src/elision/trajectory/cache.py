@@ -171,9 +171,13 @@ class PromptCache:
             return min(common, memory.view.length)
         reach = 0
         for anchor in (common, *(mark for mark in reversed(view.marks) if mark < common)):
-            # An earlier one finds nothing that is longer.
-            if anchor > reach:
-                reach = max(reach, self._find_readable_place(memory, view, anchor, now))
+            if anchor <= reach:
+                # An earlier one finds nothing that is longer.
+                break
+            for place in reversed(memory.list_places_near(anchor)):
+                if self._is_alive(memory, place, now) and _count_blocks(view, place, anchor) <= LOOK_BACK:
+                    reach = max(reach, place)
+                    break
         return reach
 
     def _find_searched_place(self, memory: _ModelCache, common: int, view: View) -> int:
@@ -186,13 +190,6 @@ class PromptCache:
         marks = (common, *view.marks) if view.marks else ()
         ends = (view.find_message_end(mark) for mark in marks if mark <= common)
         return max((end for end in ends if end in memory.entries), default=0)
-
-    def _find_readable_place(self, memory: _ModelCache, view: View, anchor: int, now: float | None) -> int:
-        """Return the entry that a breakpoint after `anchor` segments finds, looking back; 0 for none."""
-        for place in reversed(memory.list_places_near(anchor)):
-            if self._is_alive(memory, place, now) and _count_blocks(view, place, anchor) <= LOOK_BACK:
-                return place
-        return 0
 
     def count_cached(self, view: View, now: float | None, model: str = "") -> int:
         """Tokens that a request of `view` would read from cache; changes nothing."""
@@ -216,15 +213,29 @@ class PromptCache:
             return 0
         memory = self._caches.get(model)
         common = view.count_common(memory.view) if memory else 0
-        reach = 0
-        if anew:
-            cached = 0
-        else:
+        reach = cached = 0
+        if not anew:
             read = 0
             if memory is not None:
-                reach = self._find_reach(memory, common, view, now)
-                read = self._find_reach(memory, common, view, None) if finding.outlived else reach
-            cached = self._apply_finding(finding, self._count_reached(read, view), common, view, memory)
+                reach = read = self._find_reach(memory, common, view, now)
+                if finding.outlived:
+                    read = self._find_reach(memory, common, view, None)
+            cached = self._count_reached(read, view)
+            if finding.has_answer and memory is not None and common == memory.view.length < view.length:
+                cached = max(cached, self.rules.count_usable(view.track.count_tokens_before(common + 1)))
+            cached = max(cached, self.rules.count_usable(min(finding.warm, view.tokens)))
+            if finding.most is not None:
+                cached = min(cached, finding.most)
+        self._leave_entries(memory, view, now, model, common, reach)
+        return cached
+
+    def _leave_entries(
+        self, memory: _ModelCache | None, view: View, now: float | None, model: str, common: int, reach: int
+    ) -> None:
+        """Remember what a request of `view` leaves, of which the first `reach` segments were found.
+
+        common: segments that are those of the last view of `memory`, the cache of `model`.
+        """
         if memory is None or (self.rules.kind == "prefix" and not self.rules.look_back):
             memory = self._caches[model] = _ModelCache(view)
         elif self.rules.kind == "prefix":
@@ -239,7 +250,6 @@ class PromptCache:
         memory.view = view
         memory.used_at = now
         self._newest = view
-        return cached
 
     def _list_entries(self, view: View) -> Iterable[int]:
         """Return where the entries end that a request of `view` leaves."""
@@ -248,15 +258,6 @@ class PromptCache:
         if self.rules.look_back:
             return {view.find_message_end(mark) for mark in (*view.marks, view.length)}
         return (view.length,)
-
-    def _apply_finding(
-        self, finding: CacheFinding, cached: int, common: int, view: View, memory: _ModelCache | None
-    ) -> int:
-        """Return the tokens that a request of `view` reads: `cached` by the rules, and what is known of this call."""
-        if finding.has_answer and memory is not None and common == memory.view.length < view.length:
-            cached = max(cached, self.rules.count_usable(view.track.count_tokens_before(common + 1)))
-        cached = max(cached, self.rules.count_usable(min(finding.warm, view.tokens)))
-        return cached if finding.most is None else min(cached, finding.most)
 
     def lengthen_lifetime(self, model: str = "") -> None:
         """The provider reported that what the newest request wrote lives an hour."""

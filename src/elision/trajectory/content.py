@@ -1,7 +1,4 @@
-"""What a message says: text, and opaque parts that are kept and counted but never read.
-
-Fields of the structs that stores and exports keep.
-"""
+"""What a message says: text, and opaque parts that are kept and counted but never read."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The append-only log of a session. The same events give the same view, byte for byte, in any process (I3).
+"""The append-only log of a session, and its JSON. The same events give the same view, in any process (I3).
 
-Events, turns and heads as JSON objects and back: what stores and exports keep.
-
-The structs say how their JSON looks. What has its default is left out; keys that are not known are passed over. A
-turn's fields stand beside those of the event that adds it, and a head's too. Every event bears the version of its form.
+Stores and exports keep events, turns and heads as JSON objects, and the structs say how these look. What has its
+default is left out; keys that are not known are passed over. A turn's fields are beside those of the event that adds
+it, and a head's too. Every event bears the version of its form.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from elision.errors import StoreError
-from elision.trajectory.content import Opaque, Part, Text, write_always
+from elision.trajectory.content import Opaque, Text, write_always
 from elision.trajectory.plan import Edit, Key, Summary
 from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.turn import Head, Message, Observation, Turn
@@ -372,13 +371,10 @@ def simplify_foreign(value: object) -> object:
 
 def _decode_parts(value: dict[str, Any]) -> None:
     for holder, name in find_parts(value):
-        holder[name] = tuple(map(_decode_part, holder[name]))
-
-
-def _decode_part(value: Mapping[str, Any]) -> Part:
-    if isinstance(value, dict) and "opaque" in value:
-        return msgspec.convert(value, Opaque)
-    return msgspec.convert(value, Text)
+        holder[name] = tuple(
+            msgspec.convert(part, Opaque if isinstance(part, dict) and "opaque" in part else Text)
+            for part in holder[name]
+        )
 
 
 def _convert_to_json(value: msgspec.Struct) -> dict[str, Any]:

@@ -1,15 +1,9 @@
-"""Text of others: what a terminal, a request or a reader of JSON must be spared, and large texts piece by piece.
+"""Text of others, such as models, clients, servers and recorders: cleaned, read as JSON, and taken piece by piece.
 
-Control characters of recorded texts, on which a terminal would act: left out, or made visible.
-
-Text of others on its way into a request: only what every JSON encoder, store and provider takes.
-
-Read JSON that models, clients, servers and recorders wrote: it may be anything, and no text of theirs raises.
-
-The standard library's parser: it keeps integers of any size and lone surrogates, which servers send when they cut a
-text in two, and reads `NaN`. Of a name that an object has twice the last value counts.
-
-Large texts, piece by piece: one call of C over all of a text would let no other thread run until it returns.
+No text of theirs raises. JSON is read by the parser of the standard library: it keeps integers of any size and lone
+surrogates, which servers send when they cut a text in two, and reads `NaN`. Of a name that an object has twice the
+last value counts. A large text is taken piece by piece, since one call of C over all of it would let no other thread
+run until it returns.
 """
 
 from __future__ import annotations
@@ -20,6 +14,11 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final
 
+#: Terminal sequences, and the control characters of ASCII and Latin-1 but tab, line feed and carriage return.
+_UNSENDABLE: Final = re.compile("\x1b\\[[0-?]{0,40}[ -/]{0,10}[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+#: Characters or bytes of a piece: less than half a millisecond's work for most calls. With four times as many, others
+#: wait twice as long; with a quarter, the work itself takes longer.
+PIECE: Final = 16 * 1024
 # CSI sequences; OSC, DCS, SOS, PM and APC strings; two-letter escapes.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 # Control characters but newline and tab, and what turns the direction of writing.
@@ -44,10 +43,6 @@ def make_visible(text: str) -> str:
 
     clean = _CONTROLS.sub(picture_control, text.replace("\r\n", "\n"))
     return clean.encode("utf-8", "replace").decode("utf-8")
-
-
-#: Terminal sequences, and the control characters of ASCII and Latin-1 but tab, line feed and carriage return.
-_UNSENDABLE: Final = re.compile("\x1b\\[[0-?]{0,40}[ -/]{0,10}[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def make_encodable(text: str) -> str:
@@ -80,11 +75,6 @@ def parse_object(text: str | bytes | bytearray) -> dict[str, Any] | None:
     """Return the JSON object that `text` is; None if it is none."""
     value = parse_json(text)
     return value if isinstance(value, dict) else None
-
-
-#: Characters or bytes of a piece: less than half a millisecond's work for most calls. With four times as many, others
-#: wait twice as long; with a quarter, the work itself takes longer.
-PIECE: Final = 16 * 1024
 
 
 def split_text(text: str, size: int = PIECE) -> Iterable[str]:
@@ -125,7 +115,7 @@ def search_pieces(pattern: re.Pattern[str], text: str, longest: int) -> re.Match
     return None
 
 
-def iter_line_matches(pattern: re.Pattern[str], text: str, start: int = 0) -> Iterator[re.Match[str]]:
+def iter_line_matches(pattern: re.Pattern[str], text: str, start: int) -> Iterator[re.Match[str]]:
     """Yield the matches of `pattern` from `start` on; each begins with "\n" and has no other."""
     while start < len(text):
         end = text.find("\n", start + PIECE)

@@ -1,10 +1,10 @@
-"""Code-like items: what an action uses that an agent cannot guess.
+"""Code-like items: what an action uses that an agent cannot guess; and line numbers, which are none.
 
-Identifiers (snake_case, camelCase, dotted.names, CONSTANTS, names with digits), paths, numbers of three digits or
-more, and quoted strings without a space. One extractor serves both the gist of a placeholder and the evidence measure
-of the lab, so that what is kept and what is counted are the same thing.
+Items are identifiers (snake_case, camelCase, dotted.names, CONSTANTS, names with digits), paths, numbers of three
+digits or more, and quoted strings without a space. One extractor serves both the gist of a placeholder and the evidence
+measure of the lab, so that what is kept and what is counted are the same thing.
 
-Line numbers that a tool put in front of lines: `cat -n`, editors, `grep -n`. They name no fact of the task.
+Gutters are line numbers that a tool put in front of lines: `cat -n`, editors, `grep -n`. They name no fact of the task.
 
     345:def run(self):                 an editor, grep -n
     src/app.py:345:def run(self):      grep -rn
@@ -96,6 +96,19 @@ _IDENTIFIERS: Final = re.compile(
     """,
     re.VERBOSE | re.MULTILINE | re.ASCII,
 )
+
+
+#: A path has a dot or a slash; looked ahead for, so that a long line without a colon is read twice and no more.
+_GUTTER: Final = r"((?=[^\s:]*[./])[^\s:]+:|[Ll]ine | *+)(\d+)([:|\t\u2192-])"
+_FIRST_GUTTER: Final = re.compile(_GUTTER)
+#: Begins with a character, not with "^", and so it is found three times as fast.
+_LATER_GUTTER: Final = re.compile(r"\n" + _GUTTER)
+#: What follows the colon in front of a line of code: never a digit, and no single blank, which is a sentence's.
+_AFTER_COLON: Final = re.compile(r"(?! \S)\D|$")
+#: `cat -n` and editors that follow it fill up to so many characters.
+_GUTTER_WIDTH: Final = 6
+#: So many lines numbered one after the other are a listing, whatever follows the numbers.
+_LEAST_LISTING: Final = 3
 
 
 class ItemCache:
@@ -328,19 +341,6 @@ def _list_parts(word: str) -> list[str]:
     return parts
 
 
-#: A path has a dot or a slash; looked ahead for, so that a long line without a colon is read twice and no more.
-_GUTTER: Final = r"((?=[^\s:]*[./])[^\s:]+:|[Ll]ine | *+)(\d+)([:|\t\u2192-])"
-_FIRST: Final = re.compile(_GUTTER)
-#: Begins with a character, not with "^", and so it is found three times as fast.
-_LATER: Final = re.compile(r"\n" + _GUTTER)
-#: What follows the colon in front of a line of code: never a digit, and no single blank, which is a sentence's.
-_CODE: Final = re.compile(r"(?! \S)\D|$")
-#: `cat -n` and editors that follow it fill up to so many characters.
-_WIDTH: Final = 6
-#: So many lines numbered one after the other are a listing, whatever follows the numbers.
-_LISTING: Final = 3
-
-
 def strip_gutters(text: str) -> str:
     """Return `text` with a blank in place of each line number in a gutter."""
     parts = []
@@ -356,12 +356,29 @@ def find_gutters(text: str) -> list[re.Match[str]]:
 
     Groups: what is before the number, the number, the mark after it. A line begins where the first group does.
     """
-    # Runs of neighbouring lines whose numbers follow each other.
+    gutters = []
+    for run in _group_numbered_lines(text):
+        for match in run:
+            lead, digits, mark = match.groups()
+            if mark == "\t":
+                is_gutter = len(lead) + len(digits) >= _GUTTER_WIDTH and not lead.strip()
+            elif mark in "|-":
+                is_gutter = len(run) > 1
+            else:
+                is_code = mark == "\u2192" or _AFTER_COLON.match(text, match.end()) is not None
+                is_gutter = is_code or len(run) >= _LEAST_LISTING
+            if is_gutter:
+                gutters.append(match)
+    return gutters
+
+
+def _group_numbered_lines(text: str) -> list[list[re.Match[str]]]:
+    """Return what may be gutters, in runs of neighbouring lines whose numbers follow each other."""
     runs: list[list[re.Match[str]]] = []
     wanted = -1
-    first = _FIRST.match(text)
+    first = _FIRST_GUTTER.match(text)
     start = first.end() if first else 0
-    later = _LATER.finditer(text, start) if len(text) <= PIECE else iter_line_matches(_LATER, text, start)
+    later = _LATER_GUTTER.finditer(text, start) if len(text) <= PIECE else iter_line_matches(_LATER_GUTTER, text, start)
     for match in chain([first] if first else [], later):
         number = int(match[2][-9:])
         before = runs[-1][-1] if runs else match
@@ -374,17 +391,4 @@ def find_gutters(text: str) -> list[re.Match[str]]:
         else:
             runs.append([match])
         wanted = number + 1
-    gutters = []
-    for run in runs:
-        for match in run:
-            lead, digits, mark = match.groups()
-            if mark == "\t":
-                is_gutter = len(lead) + len(digits) >= _WIDTH and not lead.strip()
-            elif mark in "|-":
-                is_gutter = len(run) > 1
-            else:
-                is_code = mark == "\u2192" or _CODE.match(text, match.end()) is not None
-                is_gutter = is_code or len(run) >= _LISTING
-            if is_gutter:
-                gutters.append(match)
-    return gutters
+    return runs

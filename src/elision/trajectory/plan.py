@@ -1,11 +1,8 @@
-"""What a strategy decides: a value that can be printed, stored, compared and replayed.
+"""What a strategy decides, and what guards say, as values that can be printed, stored, compared and replayed.
 
-Why a run should end: what guards say, as values.
-
-Where a run of the oldest results may end if later results refer to earlier ones.
-
-A span is the first result that one refers to, and that one. An end is the first place that is no part of the run.
-Places are keys, or numbers.
+`lower_end` and `raise_end` say where a run of the oldest results may end if later results refer to earlier ones. A span
+is the first result that one refers to, and that one. An end is the first place that is no part of the run. Places are
+keys, or numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a model name, as recordings and routers write it, to its price list: our table first, then genai-prices.
+"""From a model name, as recordings and routers write it, to its price list and to what a reported call cost.
 
-What a reported call cost.
+Our own table comes first, then genai-prices.
 """
 
 from __future__ import annotations
@@ -61,6 +61,14 @@ _MAKERS: Final = (
     ("kimi", "moonshotai"),
 )
 _OPEN_WEIGHTS: Final = ("gpt-oss", "glm-", "kimi")
+
+
+#: How alike two names are (`difflib`), at least, of which one may be a typing error of the other.
+TYPING_ERROR: Final = 0.8
+#: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
+LONGEST_NAME: Final = 300
+
+_find_version: Final = cache(version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +161,6 @@ def count_for_model(prices: Prices, model: str) -> Prices:
     return replace(prices, tokenizer=find_tokenizer(model))
 
 
-#: How alike two names are (`difflib`), at least, of which one may be a typing error of the other.
-TYPING_ERROR: Final = 0.8
-#: Characters of the longest name that any model may have; a Bedrock profile's are about a hundred.
-LONGEST_NAME: Final = 300
-
-
 def find_price_set(name: str) -> Prices:
     """Return the named price set. Raises PriceError, which lists the names there are."""
     sets = load_price_table().sets
@@ -235,11 +237,6 @@ def find_close_models(name: str) -> list[str]:
 def _find_close_names(name: str, known: tuple[str, ...], cutoff: float = 0.6) -> list[str]:
     folded = {fold_model_name(each): each for each in known}
     return [folded[each] for each in difflib.get_close_matches(fold_model_name(name), folded, n=5, cutoff=cutoff)]
-
-
-@cache
-def _find_genai_version() -> str:
-    return version("genai-prices")
 
 
 @cache
@@ -323,7 +320,7 @@ def _convert_genai_model(provider: Provider, info: ModelInfo, on: date) -> Price
         tiers=tiers,
         cache=cache,
         window=info.context_window,
-        source=f"genai-prices {_find_genai_version()}: {provider.id}/{info.id}",
+        source=f"genai-prices {_find_version('genai-prices')}: {provider.id}/{info.id}",
         dated=on.isoformat(),
     )
 

@@ -116,12 +116,12 @@ def load_price_table() -> PriceTable:
     return parse_price_table(files("elision.trajectory").joinpath(FILE).read_text(encoding="utf-8"))
 
 
-def parse_price_table(text: str, file: str = FILE) -> PriceTable:
+def parse_price_table(text: str) -> PriceTable:
     """Return the table that `text` is. Raises PriceError, which names the file, the entry and what to write instead."""
     try:
-        document = _Fields(tomllib.loads(text), file)
+        document = _Fields(tomllib.loads(text), FILE)
     except tomllib.TOMLDecodeError as error:
-        raise PriceError(f"{file} is not valid TOML: {error}") from None
+        raise PriceError(f"{FILE} is not valid TOML: {error}") from None
     dated = document.take_date("dated")
     sources = document.take_table("sources")
     addresses = {key: sources.take(key, str) for key in tuple(sources.values)}
@@ -146,17 +146,17 @@ def parse_price_table(text: str, file: str = FILE) -> PriceTable:
         providers=MappingProxyType(providers),
         entries=entries,
         sets=MappingProxyType(sets),
-        periods=_group_periods(entries, file),
+        periods=_group_periods(entries),
     )
 
 
-def _group_periods(entries: tuple[PriceEntry, ...], file: str) -> Mapping[str, tuple[PriceEntry, ...]]:
+def _group_periods(entries: tuple[PriceEntry, ...]) -> Mapping[str, tuple[PriceEntry, ...]]:
     index: dict[str, list[PriceEntry]] = {}
     for entry in entries:
         for name in entry.names:
             periods = index.setdefault(fold_model_name(name), [])
             if any(other.since == entry.since for other in periods):
-                raise PriceError(f"{file}, model {name}: two entries begin on one day; give each period its `since`")
+                raise PriceError(f"{FILE}, model {name}: two entries begin on one day; give each period its `since`")
             periods.append(entry)
     return {name: tuple(sorted(periods, key=lambda entry: entry.since or date.min)) for name, periods in index.items()}
 
@@ -197,7 +197,8 @@ def _read_entry(
         source = addresses[fields.choose("sources", _REGIONAL_SOURCE, addresses)]
         regional_prices = replace(
             prices,
-            tiers=tuple((start, _round_rates(rates.scale(factor))) for start, rates in tiers),
+            # Rounded, so that 0.1 x 1.1 prints as 0.11.
+            tiers=tuple((start, rates.convert(lambda price: round(price * factor, 9))) for start, rates in tiers),
             source=f"{prices.source}; {source}",
         )
     entry = PriceEntry(
@@ -251,29 +252,13 @@ def _read_tiers(fields: _Fields) -> tuple[tuple[int, Rates], ...]:
 
 
 def _read_rates(fields: _Fields) -> Rates:
-    prices = {
-        "input": fields.take("input", float),
-        "output": fields.take("output", float),
-        "cache_read": fields.take("cache_read", float, None),
-        "cache_write": fields.take("cache_write", float, None),
-        "cache_write_1h": fields.take("cache_write_1h", float, None),
-    }
+    prices = {name: fields.take(name, float) for name in ("input", "output")}
+    prices |= {name: fields.take(name, float, None) for name in ("cache_read", "cache_write", "cache_write_1h")}
     fields.refuse_rest()
     try:
         return Rates(**prices)
     except PriceError as error:
         raise PriceError(f"{fields.place}: {error}") from None
-
-
-def _round_rates(rates: Rates) -> Rates:
-    """Round to 1e-9 USD per million tokens, so that 0.1 x 1.1 prints as 0.11."""
-    return Rates(
-        input=round(rates.input, 9),
-        output=round(rates.output, 9),
-        cache_write=None if rates.cache_write is None else round(rates.cache_write, 9),
-        cache_read=None if rates.cache_read is None else round(rates.cache_read, 9),
-        cache_write_1h=None if rates.cache_write_1h is None else round(rates.cache_write_1h, 9),
-    )
 
 
 def _read_cache_rules(fields: _Fields, base: CacheRules, addresses: Mapping[str, str]) -> CacheRules:

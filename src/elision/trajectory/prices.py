@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from elision.errors import PriceError
 from elision.trajectory.tokens import OURS, Tokenizer
 from elision.trajectory.usage import Usage
+
+_PRICE_NAMES: Final = ("input", "output", "cache_write", "cache_read", "cache_write_1h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,7 @@ class Rates:
     cache_write_1h: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "cache_write", "cache_read", "cache_write_1h"):
+        for name in _PRICE_NAMES:
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise PriceError(f"{name} price {value!r} is not a price; give USD per million tokens, 0 or more")
@@ -59,13 +62,12 @@ class Rates:
         return replace(self, cache_write=self.cache_write_1h)
 
     def scale(self, factor: float) -> Rates:
-        return Rates(
-            input=self.input * factor,
-            output=self.output * factor,
-            cache_write=None if self.cache_write is None else self.cache_write * factor,
-            cache_read=None if self.cache_read is None else self.cache_read * factor,
-            cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
-        )
+        return self.convert(lambda price: price * factor)
+
+    def convert(self, change: Callable[[float], float]) -> Rates:
+        """Return the rates with each price that there is as `change` makes it."""
+        prices = {name: getattr(self, name) for name in _PRICE_NAMES}
+        return Rates(**{name: change(price) for name, price in prices.items() if price is not None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import groupby
@@ -56,12 +56,11 @@ def is_no_placeholder(value: str) -> bool:
 
 def is_random(value: str) -> bool:
     """Return whether `value` after a name like `token` looks random: 16 characters or more, letters and digits."""
-    return (
-        len(value) >= 16
-        and _has_letters_and_digits(value)
-        and _measure_entropy(value) >= 3.0
-        and is_no_placeholder(value)
-    )
+    if len(value) < 16 or not _has_letters_and_digits(value):
+        return False
+    shares = [count / len(value) for count in Counter(value).values()]
+    bits_per_character = -sum(share * math.log2(share) for share in shares)
+    return bits_per_character >= 3.0 and is_no_placeholder(value)
 
 
 def is_mixed_password(value: str) -> bool:
@@ -71,12 +70,6 @@ def is_mixed_password(value: str) -> bool:
 
 def _has_letters_and_digits(value: str) -> bool:
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-
-
-def _measure_entropy(value: str) -> float:
-    """Entropy in bits a character."""
-    total = len(value)
-    return -sum(count / total * math.log2(count / total) for count in Counter(value).values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +281,12 @@ class Redaction:
     @cached_property
     def hint_pattern(self) -> re.Pattern[str]:
         """Matches any hint in a text in lower case."""
-        return re.compile(_join_alternatives(self.rules_by_hint) or r"(?!)")
+        # By first letter: more than twice as fast as one flat list of them.
+        groups = groupby(self.rules_by_hint, key=lambda hint: hint[0])
+        alternatives = [
+            f"{re.escape(first)}(?:{'|'.join(re.escape(hint[1:]) for hint in group)})" for first, group in groups
+        ]
+        return re.compile("|".join(alternatives) or r"(?!)")
 
     def redact_text(self, text: str) -> str:
         """`text` without secrets. Redacting it again changes nothing."""
@@ -313,13 +311,14 @@ class Redaction:
         """Secrets by the built-in rules with their kinds, in order, without overlaps."""
         done = 0
         for start, hint in self._find_hints(text):
-            if start >= done:
-                found = self._find_secret(text, start, hint)
-            else:
-                found = None
-            if found:
-                done = found[0].end()
-                yield found
+            if start < done:
+                continue
+            for rule in self.rules_by_hint[hint]:
+                match = rule.pattern.match(text, start)
+                if match and rule.matches_secret(match):
+                    done = match.end()
+                    yield match, rule.kind
+                    break
 
     def _find_hints(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the places of hints, and the hints.
@@ -327,19 +326,13 @@ class Redaction:
         The text is searched piece by piece: during one search over all of a large text no other thread could run.
         """
         for first in range(0, len(text), PIECE):
-            piece = _lower_text(text[first : first + PIECE + _BEGINNING_CHARS])
+            # Every character stays where it was: U+0130 is the one that would become two.
+            piece = text[first : first + PIECE + _BEGINNING_CHARS].replace("\u0130", "i").lower()
             if not _compile_beginnings().search(piece.encode("ascii", "replace")):
                 continue
             for place in self.hint_pattern.finditer(piece):
                 if place.start() < PIECE:
                     yield first + place.start(), place[0]
-
-    def _find_secret(self, text: str, start: int, hint: str) -> tuple[re.Match[str], str] | None:
-        for rule in self.rules_by_hint[hint]:
-            match = rule.pattern.match(text, start)
-            if match and rule.matches_secret(match):
-                return match, rule.kind
-        return None
 
     def has_secret(self, text: str) -> bool:
         """Whether `text` holds a secret."""
@@ -393,19 +386,6 @@ def _compile_pattern(kind: str, text: str) -> re.Pattern[str]:
         raise SettingError(
             f"redaction: the expression of {kind!r} does not compile ({error}); correct {text!r}"
         ) from error
-
-
-def _join_alternatives(words: Iterable[str]) -> str:
-    """A pattern for any of `words`, by first letter: more than twice as fast as one flat list of them."""
-    groups = groupby(sorted(words), key=lambda word: word[0])
-    return "|".join(
-        f"{re.escape(first)}(?:{'|'.join(re.escape(word[1:]) for word in group)})" for first, group in groups
-    )
-
-
-def _lower_text(text: str) -> str:
-    """`text` in lower case, every character where it was: U+0130 is the one that would become two."""
-    return text.replace("\u0130", "i").lower()
 
 
 def _replace_matches(text: str, matches: list[tuple[re.Match[str], str]]) -> tuple[str, int]:

@@ -1,9 +1,8 @@
-"""The message that follows the task in place of covered turns: a record, marked as one.
+"""The message that follows the task in place of covered turns: a record, marked as one, and the words that it restates.
 
-Constraints: sentences of user and system messages that bind the agent for the rest of a session.
-
-A sentence is one by its words ("must", "never", "do not", "only" ...) or by its label ("RULE:"). That finds too much
-rather than too little: a statement that passes for a constraint costs a few tokens, a lost constraint cannot be kept.
+Constraints are sentences of user and system messages that bind the agent for the rest of a session. A sentence is one
+by its words ("must", "never", "do not", "only" ...) or by its label ("RULE:"). That finds too much rather than too
+little: a statement that passes for a constraint costs a few tokens, a lost constraint cannot be kept.
 """
 
 from __future__ import annotations
@@ -16,8 +15,17 @@ from typing import Final
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Message, Turn
 
+#: How the label begins.
+_LABEL_START = "[Record of turns 1-"
+#: Above the constraints of the user.
+_CONSTRAINTS_LABEL = "[Constraints that the user stated after these turns, word for word]"
+#: Tokens around one quoted message.
+FRAME_TOKENS = 10
 #: Characters of a constraint; a longer sentence is cut in its middle.
 LONGEST_CONSTRAINT: Final = 400
+_CONSTRAINT_REACH: Final = (LONGEST_CONSTRAINT - 7) // 2
+#: Characters of either end of an older message that are quoted.
+_QUOTED_REACH: Final = 400
 #: Characters of a text that are searched: what is longer was pasted.
 _SEARCHED: Final = 40_000
 
@@ -92,7 +100,7 @@ def find_constraints(text: str) -> list[str]:
     for line in filter(_has_hint, _FENCE.sub("\n", text[:_SEARCHED]).splitlines()):
         line = " ".join(_LIST_MARK.sub("", line, count=1).split())
         if _LABEL.match(line):
-            found.append(_cut_middle(line))
+            found.append(_cut_middle(line, LONGEST_CONSTRAINT, _CONSTRAINT_REACH))
         elif _MARK.search(line):
             found += _find_in_line(line)
     return found
@@ -145,7 +153,7 @@ def _find_in_line(line: str) -> list[str]:
                 else:
                     found.append(f"{before} {sentence}")
             else:
-                found.append(_cut_middle(sentence))
+                found.append(_cut_middle(sentence, LONGEST_CONSTRAINT, _CONSTRAINT_REACH))
         before = sentence
     return found
 
@@ -156,17 +164,11 @@ def _is_constraint(sentence: str) -> bool:
     return _MARK.search(_STATEMENT.sub(" ", sentence)) is not None
 
 
-def _cut_middle(text: str) -> str:
-    if len(text) <= LONGEST_CONSTRAINT:
+def _cut_middle(text: str, longest: int, reach: int) -> str:
+    """Return `text`; if it is longer than `longest`, `reach` characters of either end."""
+    if len(text) <= longest:
         return text
-    reach = (LONGEST_CONSTRAINT - 7) // 2
     return f"{text[:reach]} [...] {text[-reach:]}"
-
-
-#: How the label begins.
-_LABEL_START = "[Record of turns 1-"
-#: Above the constraints of the user.
-_CONSTRAINTS_LABEL = "[Constraints that the user stated after these turns, word for word]"
 
 
 def remove_block_label(block: str) -> str:
@@ -243,22 +245,12 @@ def quote_older_words(messages: Sequence[Message], limit: int, sizer: Sizer) -> 
     """
     quoted: list[str] = []
     for message in reversed(messages):
-        words = _cut_text(message.text)
+        words = _cut_middle(message.text, 2 * _QUOTED_REACH, _QUOTED_REACH)
         limit -= FRAME_TOKENS + sizer.count(words)
         if limit < 0:
             break
         quoted.append(words)
     return quoted[::-1]
-
-
-#: Tokens around one quoted message.
-FRAME_TOKENS = 10
-
-
-def _cut_text(text: str, reach: int = 400) -> str:
-    if len(text) <= 2 * reach:
-        return text
-    return f"{text[:reach]} [...] {text[-reach:]}"
 
 
 def choose_kept_interjections(turns: Sequence[Turn], sizes: Sequence[int], limit: int) -> tuple[int, ...]:

@@ -1,7 +1,4 @@
-"""The tool definitions of a head, which are JSON in the shape of any API: one by one, and by name.
-
-Names of the tools by which an agent reads what was hidden, or left out.
-"""
+"""The tool definitions of a head, which are JSON in the shape of any API, and the names of the tools of ours."""
 
 from __future__ import annotations
 
@@ -10,8 +7,20 @@ from typing import Any, Final
 
 from elision.trajectory.turn import Head
 
+#: Tools by which the agent reads what was hidden, and searches it.
+RECALL_TOOL: Final = "elision_recall"
+SEARCH_TOOL: Final = "elision_search"
+RECALL_TOOLS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
+#: The tool by which it reads whole definitions of outlined tools.
+FIND_TOOL: Final = "elision_find_tools"
+#: All tools of ours that requests may have.
+OWN_TOOLS: Final = RECALL_TOOLS | {FIND_TOOL}
+#: The tool of `elision mcp` that reads a handle.
+MCP_RECALL_TOOL: Final = "recall_hidden"
 #: Fields of a tool in which Gemini has several definitions.
 TOOL_GROUPS: Final = ("functionDeclarations", "function_declarations")
+#: The fields of a definition that hold further ones, whichever tool it is.
+NESTED_TOOL_FIELDS: Final = (*TOOL_GROUPS, "tools")
 
 
 def list_tools(head: Head) -> Iterator[Mapping[str, Any]]:
@@ -29,20 +38,6 @@ def get_tool_name(tool: Mapping[str, Any]) -> str:
     function = tool.get("function")
     name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
     return name if isinstance(name, str) else ""
-
-
-#: Tools by which the agent reads what was hidden, and searches it.
-RECALL_TOOL: Final = "elision_recall"
-SEARCH_TOOL: Final = "elision_search"
-RECALL_TOOLS: Final = frozenset((RECALL_TOOL, SEARCH_TOOL))
-#: The tool by which it reads whole definitions of outlined tools.
-FIND_TOOL: Final = "elision_find_tools"
-#: All tools of ours that requests may have.
-OWN_TOOLS: Final = RECALL_TOOLS | {FIND_TOOL}
-#: The tool of `elision mcp` that reads a handle.
-MCP_RECALL_TOOL: Final = "recall_hidden"
-#: The fields of a tool's definition that hold further ones.
-NESTED_TOOL_FIELDS: Final = ("functionDeclarations", "function_declarations", "tools")
 
 
 def reads_handles(name: str) -> bool:

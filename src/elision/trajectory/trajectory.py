@@ -1,11 +1,4 @@
-"""A recorded or live run: a head and its turns.
-
-What an agent wrote itself in a turn: reasoning, text and decoded arguments.
-
-Where the tokens of a trajectory are: in observations, in what the assistant thought and said, in its calls.
-
-The task of a session in one line: what people know it by, where its name is a hash.
-"""
+"""A recorded or live run: its head and turns, what its agent wrote, where its tokens are, its task in one line."""
 
 from __future__ import annotations
 
@@ -24,6 +17,20 @@ from elision.trajectory.tokens import Sizer
 from elision.trajectory.turn import Action, Head, Turn
 from elision.trajectory.usage import Usage
 
+#: Values nested deeper are left out: they are not written by hand.
+_DEEPEST = 8
+#: Characters of a task that are kept.
+MAX_TASK_CHARS: Final = 300
+#: Characters of a message that are searched for it.
+_MAX_SEARCHED: Final = 100_000
+#: Records among which the head of a log is.
+_FIRST_RECORDS: Final = 4
+#: Blocks that clients put before the user's own words.
+_CLIENT_BLOCKS: Final = re.compile(
+    r"<(system-reminder|environment_context|user_instructions|command-message)>.*?</\1>", re.DOTALL
+)
+#: A tag around the task, such as <pr_description>.
+_OPENING_TAG: Final = re.compile(r"\A<[a-z]+[_-][a-z_-]+>\s*")
 #: How a recording agent, or its provider, condensed the context: older turns gave way to a summary, or left; results
 #: were cleared and their turns stayed; or the recording does not say how.
 CompactionKind = Literal["summary", "cleared", "unknown"]
@@ -115,10 +122,6 @@ class Trajectory:
     def tool_turns(self) -> int:
         """Turns with at least one answered call."""
         return sum(turn.is_finished for turn in self.turns)
-
-
-#: Values nested deeper are left out: they are not written by hand.
-_DEEPEST = 8
 
 
 def _iterate_strings(value: Any, depth: int = 0) -> Iterator[str]:
@@ -223,20 +226,6 @@ def measure_turn(turn: Turn, sizer: Sizer) -> TokenComposition:
         actions=actions,
         user=sum(sizer.count_message(message) for message in turn.interjections),
     )
-
-
-#: Characters of a task that are kept.
-MAX_TASK_CHARS: Final = 300
-#: Characters of a message that are searched for it.
-_MAX_SEARCHED: Final = 100_000
-#: Records among which the head of a log is.
-_FIRST_RECORDS: Final = 4
-#: Blocks that clients put before the user's own words.
-_CLIENT_BLOCKS: Final = re.compile(
-    r"<(system-reminder|environment_context|user_instructions|command-message)>.*?</\1>", re.DOTALL
-)
-#: A tag around the task, such as <pr_description>.
-_OPENING_TAG: Final = re.compile(r"\A<[a-z]+[_-][a-z_-]+>\s*")
 
 
 def find_task(head: Head) -> str:

@@ -1,12 +1,9 @@
-"""A turn: one assistant message and all its results. Atomic: never split.
+"""A turn: one assistant message and all its results, atomic and never split; and how it is built from messages.
 
-Agents that act in plain text: finding the action in the assistant's text.
-
-`observations = tools | user | auto` (design 1). `auto` decides once: an agent with tool definitions, tool calls or tool
-results speaks the tool protocol; else it acts in text if its first message holds an action; else it only chats, and a
-chat has no observations.
-
-A turn while its results still come in, recorded or live.
+An agent that acts in plain text has its action in the assistant's text, where `find_action` finds it. `observations =
+tools | user | auto` (design 1) says which messages are results. `auto` decides once: an agent with tool definitions,
+tool calls or tool results speaks the tool protocol; else it acts in text if its first message holds an action; else it
+only chats, and a chat has no observations.
 """
 
 from __future__ import annotations
@@ -27,6 +24,23 @@ from elision.trajectory.usage import Usage
 
 #: Name of the tool of an action that was given as a bare text, which is its argument `input`.
 TEXT_ACTION: Final = "action"
+
+
+#: The tag by which a user message is an observation, whatever the protocol is.
+TOOL_OUTPUT: Final = "tool_output"
+#: Assistant messages that `auto` looks at: agents greet or think aloud before they act.
+OPENING_TURNS = 3
+#: Most turns have no tags, so they share one mapping.
+_NOTHING: Final[Mapping[Any, frozenset[str]]] = MappingProxyType({})
+
+ObservationRole: TypeAlias = Literal["tools", "user", "auto"]
+
+# An opening line has an end: without one, marks in a row without a newline are quadratic.
+_FENCE = re.compile(r"```([\w+-]{0,40})[^\n]{0,400}\n(.*?)\n?```", re.DOTALL)
+_TAG = re.compile(r"<(command|execute_bash|execute_ipython|tool_call|action|function=[\w.-]+)>")
+_REACT = re.compile(r"^Action:\s*([\w.-]+)\s*\n+Action Input:\s*(.+)", re.MULTILINE)
+_SHELLS = frozenset({"bash", "sh", "shell", "console", "mswea_bash_command"})
+_NOT_ACTIONS = frozenset({"json", "diff", "patch", "yaml", "toml", "text", "markdown", "md"})
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -169,16 +183,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
         return None
 
 
-ObservationRole: TypeAlias = Literal["tools", "user", "auto"]
-
-# An opening line has an end: without one, marks in a row without a newline are quadratic.
-_FENCE = re.compile(r"```([\w+-]{0,40})[^\n]{0,400}\n(.*?)\n?```", re.DOTALL)
-_TAG = re.compile(r"<(command|execute_bash|execute_ipython|tool_call|action|function=[\w.-]+)>")
-_REACT = re.compile(r"^Action:\s*([\w.-]+)\s*\n+Action Input:\s*(.+)", re.MULTILINE)
-_SHELLS = frozenset({"bash", "sh", "shell", "console", "mswea_bash_command"})
-_NOT_ACTIONS = frozenset({"json", "diff", "patch", "yaml", "toml", "text", "markdown", "md"})
-
-
 def find_action(text: str) -> Action | None:
     """The action that an assistant's `text` holds, or None: last runnable fence, tag or ReAct line."""
     for language, body in reversed(_FENCE.findall(text)):
@@ -216,14 +220,6 @@ def choose_observation_role(first_text: str, *, has_tools: bool) -> Literal["too
     return "tools"
 
 
-#: The tag by which a user message is an observation, whatever the protocol is.
-TOOL_OUTPUT: Final = "tool_output"
-#: Assistant messages that `auto` looks at: agents greet or think aloud before they act.
-OPENING_TURNS = 3
-#: Most turns have no tags, so they share one mapping.
-_NOTHING: Final[Mapping[Any, frozenset[str]]] = MappingProxyType({})
-
-
 @dataclass(slots=True)
 class TurnBuilder:
     """What is known of a turn so far; results and user messages in the order in which they came.
@@ -249,21 +245,21 @@ class TurnBuilder:
 
         Interjections are the same objects as in `users`, so that the caller can recognize them.
         """
-        actions = self.actions
-        results = self._tag_results() if self.tags or self.call_tags else self.results
+        actions, results = self.actions, self.results
+        if self.tags or self.call_tags:
+            nothing: frozenset[str] = frozenset()
+            results = tuple(
+                replace(result, tags=result.tags | self.tags | self.call_tags.get(result.action_id, nothing))
+                for result in results
+            )
         users = list(enumerate(self.users))
         if mode == "user" and users and not results:
-            # The user message that answers an action is its observation; a text without one is answered by a person.
-            found = actions or self._find_actions()
-            answer = next((each for each in users if each[1].role == "user"), None)
-            if found and answer is not None:
-                actions = tuple(replace(action, implicit=True) for action in found)
-                users.remove(answer)
-                results = (self._make_user_observation(actions[0], *answer),)
-        while users and self._is_declared_observation(*users[0]):
-            if not actions:
-                actions = self._find_actions()
-            results += (self._make_user_observation(None if results or not actions else actions[0], *users.pop(0)),)
+            actions, results = self._take_answer(users)
+        # Messages that are tagged as observations are those, whatever the mode is.
+        while users and users[0][1].role == "user" and TOOL_OUTPUT in self.user_tags.get(users[0][0], ()):
+            actions = actions or self._find_actions()
+            answered = actions[0] if actions and not results else None
+            results += (self._make_user_observation(answered, *users.pop(0)),)
         return Turn(
             index=index,
             content=self.content,
@@ -275,6 +271,19 @@ class TurnBuilder:
             at=self.at,
             model=self.model,
         )
+
+    def _take_answer(self, users: list[tuple[int, Message]]) -> tuple[tuple[Action, ...], tuple[Observation, ...]]:
+        """Take the user message that answers the action out of `users`. Return the actions, and it as their result.
+
+        A text without an action is answered by a person.
+        """
+        found = self.actions or self._find_actions()
+        answer = next((each for each in users if each[1].role == "user"), None)
+        if not found or answer is None:
+            return self.actions, ()
+        users.remove(answer)
+        actions = tuple(replace(action, implicit=True) for action in found)
+        return actions, (self._make_user_observation(actions[0], *answer),)
 
     def add_tags(
         self, tags: frozenset[str], actions: Sequence[Action], call_tags: Mapping[str, frozenset[str]]
@@ -297,16 +306,6 @@ class TurnBuilder:
     def _find_actions(self) -> tuple[Action, ...]:
         """Return the action in the assistant's text, if there is one."""
         return tuple(filter(None, (find_action(join_text(self.content)),)))
-
-    def _tag_results(self) -> tuple[Observation, ...]:
-        nothing: frozenset[str] = frozenset()
-        return tuple(
-            replace(result, tags=result.tags | self.tags | self.call_tags.get(result.action_id, nothing))
-            for result in self.results
-        )
-
-    def _is_declared_observation(self, place: int, message: Message) -> bool:
-        return message.role == "user" and TOOL_OUTPUT in self.user_tags.get(place, ())
 
     def _make_user_observation(self, action: Action | None, place: int, message: Message) -> Observation:
         """Return user message `place` as the observation of `action`; None where it answers none that is known."""

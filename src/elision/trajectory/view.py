@@ -1,10 +1,8 @@
-"""What is sent at one call: an ordered run of segments, each a message or one of its atoms.
+"""What is sent at one call: an ordered run of segments, each a message or one of its atoms; and how segments are made.
 
-A view grows by appending until something earlier is rewritten; then a new track begins, which shares the segments in
-front of the rewrite with the old one. So a view costs what is new, and the common prefix of two views is found by
-looking at object identity.
-
-Make the segments of a view: of a head, a turn, the user's words, a summary, and of what is hidden.
+A view grows by appending until something earlier is rewritten; then a new track begins, which shares the segments
+before the rewrite with the old one. So a view costs what is new, and the common prefix of two views is found by looking
+at object identity.
 """
 
 from __future__ import annotations
@@ -34,6 +32,10 @@ SegmentKind: TypeAlias = Literal[
     "placeholder",
     "clipped",
 ]
+
+
+#: What a segment is that shows an edit.
+_KINDS: Final[Mapping[EditKind, SegmentKind]] = {"mask": "placeholder", "clip": "clipped", "fold": "folded"}
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -162,10 +164,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return bisect_right(self.track.ends, tokens, 0, self.length)
 
 
-#: What a segment is that shows an edit.
-_KINDS: Final[Mapping[EditKind, SegmentKind]] = {"mask": "placeholder", "clip": "clipped", "fold": "folded"}
-
-
 def make_head_segments(head: Head, sizer: Sizer) -> list[Segment]:
     """Return the segments of the client's head, without the recall tools."""
     segments = []
@@ -203,7 +201,7 @@ def make_word_segments(turn: Turn, sizer: Sizer) -> Iterator[Segment]:
         yield Segment(kind="interjection", tokens=tokens, turn=turn.index, index=position, source=message)
 
 
-def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer, *, after: int = 0) -> list[Segment]:
+def make_summary_segments(summary: Summary, turns: Sequence[Turn], sizer: Sizer, *, after: int) -> list[Segment]:
     """Return the segments that replace the turns that `summary` covers: its block, and the user's words that stay.
 
     after: the newest turn that the client no longer sends; its words and those before are left out.

@@ -189,17 +189,13 @@ class GigatokenEncoder:
                 if slow < _MOST_SLOW and len(piece) == LONGEST_COUNTED:
                     slow = slow + 1 if self._is_new(piece[:_TRIED]) else 0
                 if slow or not (piece.isascii() or _SETTLED.fullmatch(piece)):
-                    counted = self._load_reference().count(piece)
+                    self._reference = self._reference or TiktokenEncoder(self._name)
+                    counted = self._reference.count(piece)
                 else:
                     counted = self._count_piece(piece)
             # The same again where megabytes are white space, which takes longest of all.
             tokens += counted
         return tokens
-
-    def _load_reference(self) -> TiktokenEncoder:
-        if self._reference is None:
-            self._reference = TiktokenEncoder(self._name)
-        return self._reference
 
     def _is_new(self, text: str) -> bool:
         """Return whether most words of `text` had to be learned."""

@@ -11,7 +11,7 @@ from elision.errors import OutputError, SpecError
 from elision.lab.results import Row
 from elision.lab.run_loading import StudySettings
 from elision.lab.tuning.evaluations import Evaluation, Evaluations, digest_run, open_evaluations
-from elision.strategies.masking import Masking
+from elision.strategies.strategy import Masking
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Bill
 from tests.lab.tuning.recorded import make_run

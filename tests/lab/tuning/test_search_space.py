@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from elision.errors import SpecError
 from elision.lab.tuning.search_space import SearchSpace, ToolRule, add_rule_sets, parse_space
-from elision.strategies.hybrid import Hybrid
 from elision.strategies.spec import describe_strategy, parse_strategy
+from elision.strategies.strategy import Hybrid
 
 
 def test_every_point_is_a_strategy_that_replay_reads() -> None:

@@ -15,7 +15,7 @@ from elision.lab.study import run_study
 from elision.lab.tuning.search_space import parse_space
 from elision.lab.tuning.tuner import TuneProgress, TuneSettings, tune_runs
 from elision.lab.tuning.tuning_result import Tuning
-from elision.strategies.masking import Masking
+from elision.strategies.strategy import Masking
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.prices import Prices
 from tests.lab.tuning.recorded import make_run, make_runs

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import pytest
-
 from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
 from elision.trajectory.content import make_content
 from elision.trajectory.turn import Action, Observation, Turn
@@ -39,11 +37,6 @@ def every_case() -> list[Case]:
     files = (_DATA / "recorded.jsonl", _DATA / "handmade.jsonl")
     lines = [line for file in files for line in file.read_text("utf-8").split("\n") if line]
     return [Case(**json.loads(line)) for line in lines]
-
-
-def cases(kind: str) -> list[object]:
-    """The cases of one kind, as parameters named after tool and source."""
-    return [pytest.param(case, id=f"{case.tool}-{case.source}") for case in every_case() if case.kind == kind]
 
 
 def outcome_of(

@@ -27,7 +27,7 @@ from elision.lab.report.figures import (
 )
 from elision.lab.results import LEAST_SAVING, ON_TOP, RECORDED, Row, Study, is_on_top
 from elision.lab.run_loading import SEVERAL
-from elision.strategies.masking import Masking
+from elision.strategies.strategy import Masking
 from elision.telemetry.context_report import format_signed_percent
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem, TokenComposition

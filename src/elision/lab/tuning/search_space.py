@@ -24,12 +24,11 @@ from elision.lab import elongation
 from elision.lab.evidence import collect_evidence
 from elision.lab.replay import replay_run
 from elision.lab.run_loading import RECOMMENDED, StudySettings
-from elision.strategies.masking import Masking
 from elision.strategies.placeholder import PUBLISHED_TEXT
 from elision.strategies.schedules import EveryTurnSchedule, HindsightSchedule
 from elision.strategies.selectors import Rule
 from elision.strategies.spec import describe_strategy, parse_strategy
-from elision.strategies.strategy import Strategy
+from elision.strategies.strategy import Masking, Strategy
 from elision.trajectory.plan import Key
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer

@@ -1,6 +1,6 @@
-"""A shell command, taken apart far enough to see which program's output one is looking at.
+"""A shell command, taken apart far enough to see which program's output one is looking at, and which part of it.
 
-Which part of an output is here: a count of the lines that `| head` let through is not a total.
+A count of the lines that `| head` let through is not a total.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elision.strategies.extractors.outcome import (
     shorten_path,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
+from elision.strategies.extractors.result_text import UnwrappedOutput, unwrap_output
 from elision.trajectory.foreign_text import search_pieces
 from elision.trajectory.turn import Action, Observation
 
@@ -51,6 +51,21 @@ _RUNNERS = {"uv": "run", "poetry": "run", "pipenv": "run", "bundle": "exec", "ha
 FILTERS = frozenset(
     {"head", "tail", "sort", "uniq", "less", "more", "cat", "grep", "egrep", "rg", "sed", "nl", "column"}
 )
+
+
+#: How tools mark an output of which they show only a part.
+_CLIPPED = re.compile(
+    r"<response clipped>|<elided_chars>|\[Showing lines \d{1,9}-\d{1,9} of \d|\(?results (?:are )?truncated"
+    r"|\[\d{1,9} more (?:lines|matches|results|files)\b"
+    r"|\[(?:\d{1,9} )?(?:lines|characters|chars|output) (?:truncated|omitted)",
+    re.I,
+)
+#: Characters of the longest of these marks.
+_LONGEST_MARK = 64
+_RANGE = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p(?:;\d{1,9}q)?")
+_NUMBER = re.compile(r"(?:-n|-m|-|--lines=|--max-count=)?(\d{1,9})")
+#: Programs that let every line through.
+_WHOLE = frozenset({"sort", "cat", "nl", "less", "more", "column"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +180,8 @@ def _find_command_text(action: Action | None, observation: Observation) -> str:
         return ""
     arguments = decode_arguments(action)
     if not arguments:
-        if action.implicit or not _is_json(action.arguments):
-            return action.arguments
-        return ""
+        is_json = action.arguments.lstrip()[:1] in ("{", "[", "")
+        return "" if is_json and not action.implicit else action.arguments
     for key in ("command", "cmd", "commands", "script", "input"):
         value = arguments.get(key)
         if isinstance(value, str):
@@ -177,10 +191,6 @@ def _find_command_text(action: Action | None, observation: Observation) -> str:
     if find_tool_name(action, observation).lower() in ("bash", "shell"):
         return find_text_argument(arguments, "code")
     return ""
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip()[:1] in ("{", "[", "")
 
 
 def _join_words(key: str, words: list[str]) -> str:
@@ -194,8 +204,12 @@ def _join_words(key: str, words: list[str]) -> str:
 @lru_cache(maxsize=128)
 def parse_command(text: str) -> Command:
     """`text` as pipelines of stages. The small cache serves those who look at the same call in turn, or again."""
-    pipelines = [tuple(_parse_stages(pieces)) for pieces in _split_pipelines(_remove_heredocs(text))]
-    pipelines = [pipeline for pipeline in pipelines if pipeline]
+    pipelines = []
+    for pieces in _split_pipelines(_remove_heredocs(text)):
+        texts = [piece for piece in map(str.strip, pieces) if piece and not piece.startswith("#")]
+        words = [_skip_wrapper_words(_split_words(_NOISE.sub(" ", piece))) for piece in texts]
+        pipelines.append(tuple(map(Stage, texts, words)))
+    pipelines = list(filter(None, pipelines))
     informative = [pipeline for pipeline in pipelines if pipeline[0].program not in _TRIVIAL or len(pipeline) > 1]
     redirected = [pipeline for pipeline in pipelines if pipeline[0].program == "echo" and ">" in pipeline[0].text]
     return Command(tuple(informative or redirected or pipelines[-1:]))
@@ -232,13 +246,6 @@ def _split_pipelines(text: str) -> Iterator[list[str]]:
     yield pieces
 
 
-def _parse_stages(pieces: list[str]) -> Iterator[Stage]:
-    for piece in pieces:
-        text = piece.strip()
-        if text and not text.startswith("#"):
-            yield Stage(text, _skip_wrapper_words(_split_words(_NOISE.sub(" ", text))))
-
-
 def _split_words(text: str) -> list[str]:
     if "\\" not in text:
         words = _WORD.findall(text)
@@ -269,21 +276,6 @@ def _format_pipeline(pipeline: tuple[Stage, ...]) -> str:
     while len(kept) > 1 and kept[-1].program in ("head", "tail", "cat", "less"):
         kept.pop()
     return " | ".join(_NOISE.sub("", stage.text).strip() for stage in kept)
-
-
-#: How tools mark an output of which they show only a part.
-_CLIPPED = re.compile(
-    r"<response clipped>|<elided_chars>|\[Showing lines \d{1,9}-\d{1,9} of \d|\(?results (?:are )?truncated"
-    r"|\[\d{1,9} more (?:lines|matches|results|files)\b"
-    r"|\[(?:\d{1,9} )?(?:lines|characters|chars|output) (?:truncated|omitted)",
-    re.I,
-)
-#: Characters of the longest of these marks.
-_LONGEST_MARK = 64
-_RANGE = re.compile(r"(\d{1,9})(?:,(\d{1,9}|\$))?p(?:;\d{1,9}q)?")
-_NUMBER = re.compile(r"(?:-n|-m|-|--lines=|--max-count=)?(\d{1,9})")
-#: Programs that let every line through.
-_WHOLE = frozenset({"sort", "cat", "nl", "less", "more", "column"})
 
 
 def qualify_count(result: str, body: str, command: Command | None = None) -> str:

@@ -1,7 +1,4 @@
-"""Files that were read and folders that were listed.
-
-Files that were written or changed: which, and whether it worked.
-"""
+"""Files that were read, written or changed, and folders that were listed: which, and whether it worked."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from elision.strategies.extractors.command import Command, Stage, find_command, find_output, qualify_count
-from elision.strategies.extractors.failure import find_complaint, find_informative_line, is_refusal
 from elision.strategies.extractors.outcome import (
     PATH_KEYS,
     Outcome,
@@ -20,7 +16,13 @@ from elision.strategies.extractors.outcome import (
     format_count,
     shorten_path,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
+from elision.strategies.extractors.result_text import (
+    UnwrappedOutput,
+    find_complaint,
+    find_informative_line,
+    is_refusal,
+    unwrap_output,
+)
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that read files, and of those that list folders (globs, any case).
@@ -37,6 +39,30 @@ VIEWERS = (
     "*file_tool*",
 )
 LISTERS = ("ls", "*list_dir*", "*list_files*", "*list_folder*", "*directory*", "*tree*", "*str_replace*", "*edit*")
+_LONG_ENTRY = re.compile(r"\s*[dlbcps-][rwxsStT-]{9}")
+#: Names of tools that change files (globs, any case).
+EDITORS = (
+    "*edit*",
+    "*write*",
+    "*str_replace*",
+    "*create_file*",
+    "*replace*",
+    "*patch*",
+    "*insert*",
+    "create",
+    "*file_tool*",
+    "*update_file*",
+)
+
+_OLD = ("old_str", "old_string", "old_text", "oldText", "oldString", "old_content", "search")
+_NEW = ("new_str", "new_string", "new_text", "newText", "newString", "new_content", "replace", "insert_text")
+_WHOLE = ("file_text", "content", "contents", "text")
+_EDIT_WINDOW = re.compile(r"\[File: ([^\n]{1,500}?) \(\d{1,9} lines total\)\]")
+_LINE_EDIT = re.compile(r"\s*edit (\d{1,9}:\d{1,9})")
+_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b?/?)([^\n\t]{1,300})", re.MULTILINE)
+_LINT = re.compile(r"^- ([^\n]{3,300})", re.MULTILINE)
+_UPDATED = "File updated. Please review"
+_SYNTAX = "introduced new syntax error"
 READERS = frozenset({"cat", "head", "tail", "nl", "less", "more", "sed", "bat", "tac"})
 _LISTING = frozenset({"ls", "tree", "dir"})
 
@@ -135,14 +161,9 @@ def _find_view_problem(observation: Observation, envelope: UnwrappedOutput) -> s
     """Why no lines were read; "" if some were."""
     body = envelope.body.strip()
     if not body:
-        if envelope.exit_code in (None, 0):
-            return "empty"
-        return f"exit {envelope.exit_code}, no output"
+        return envelope.state_failure("no output") if envelope.has_failed else "empty"
     if observation.error or envelope.has_failed:
-        summary_line = find_complaint(body) or find_informative_line(body)
-        if envelope.has_failed:
-            return f"exit {envelope.exit_code}, {summary_line}"
-        return summary_line
+        return envelope.state_failure(find_complaint(body) or find_informative_line(body))
     if body.startswith(("ERROR:\n", "Read image file")):
         return find_informative_line(body)
     return find_complaint(body)
@@ -179,16 +200,17 @@ def describe_printed_files(action: Action | None, observation: Observation, text
         return None
     first = stages[0]
     last = stages[-1]
-    if any(stage.program not in READERS or _writes_file(stage) for stage in stages) or not _find_operand_files(first):
+    for stage in stages:
+        writes_file = bool(stage.redirect_target) or (stage.program == "sed" and not stage.has_option("-n"))
+        if stage.program not in READERS or writes_file:
+            return None
+    paths = _find_operand_files(first)
+    if not paths:
         return None
-    label = ", ".join(shorten_path(path) for path in _find_operand_files(first)[:3]) + _format_printed_range(last)
+    label = ", ".join(map(shorten_path, paths[:3])) + _format_printed_range(last)
     envelope = find_output(action, observation)
     lines = qualify_count(format_count(_count_file_lines(envelope), "line"), envelope.body)
     return Outcome(label, _find_view_problem(observation, envelope) or lines)
-
-
-def _writes_file(stage: Stage) -> bool:
-    return (stage.program == "sed" and not stage.has_option("-n")) or bool(stage.redirect_target)
 
 
 def _find_operand_files(stage: Stage) -> tuple[str, ...]:
@@ -220,7 +242,7 @@ def _format_printed_range(stage: Stage) -> str:
     return ""
 
 
-def describe_shell_listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_listing_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed through a tool made for it."""
     folder = _FOLDER.search(observation.text[:500])
     arguments = decode_arguments(action)
@@ -240,7 +262,7 @@ def describe_shell_listing(action: Action | None, observation: Observation, text
     )
 
 
-def describe_listing_tool(action: Action | None, observation: Observation, text: str) -> Outcome | None:
+def describe_shell_listing(action: Action | None, observation: Observation, text: str) -> Outcome | None:
     """A folder listed by a shell command."""
     command = find_command(action, observation)
     if command is None or not command.only_pipeline or command.only_pipeline[0].program not in _LISTING:
@@ -256,38 +278,9 @@ def _count_entries(envelope: UnwrappedOutput) -> int:
     lines = [line for line in envelope.body.split("\n") if line.strip() and not line.startswith("total ")]
     lines = [line for line in lines if not line.rstrip().endswith((" .", " ..", ":"))]
     # `ls` without a terminal prints one name a line; some recordings hold its columns.
-    if len(lines) == 1 and "  " in lines[0].strip() and not _is_long_entry(lines[0].lstrip()):
+    if len(lines) == 1 and "  " in lines[0].strip() and not _LONG_ENTRY.match(lines[0]):
         return len(lines[0].split())
     return len(lines)
-
-
-def _is_long_entry(line: str) -> bool:
-    return bool(re.match(r"[dlbcps-][rwxsStT-]{9}", line))
-
-
-#: Names of tools that change files (globs, any case).
-EDITORS = (
-    "*edit*",
-    "*write*",
-    "*str_replace*",
-    "*create_file*",
-    "*replace*",
-    "*patch*",
-    "*insert*",
-    "create",
-    "*file_tool*",
-    "*update_file*",
-)
-
-_OLD = ("old_str", "old_string", "old_text", "oldText", "oldString", "old_content", "search")
-_NEW = ("new_str", "new_string", "new_text", "newText", "newString", "new_content", "replace", "insert_text")
-_WHOLE = ("file_text", "content", "contents", "text")
-_EDIT_WINDOW = re.compile(r"\[File: ([^\n]{1,500}?) \(\d{1,9} lines total\)\]")
-_LINE_EDIT = re.compile(r"\s*edit (\d{1,9}:\d{1,9})")
-_PATCHED = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ b?/?)([^\n\t]{1,300})", re.MULTILINE)
-_LINT = re.compile(r"^- ([^\n]{3,300})", re.MULTILINE)
-_UPDATED = "File updated. Please review"
-_SYNTAX = "introduced new syntax error"
 
 
 def describe_edit(action: Action | None, observation: Observation, text: str) -> Outcome | None:
@@ -330,10 +323,7 @@ def _find_edit_problem(observation: Observation, envelope: UnwrappedOutput) -> s
         return f"rejected: {lint[1] if lint else 'syntax error'}"
     if not (observation.error or envelope.has_failed or is_refusal(body)):
         return ""
-    summary_line = find_informative_line(body) or "failed"
-    if envelope.has_failed:
-        return f"exit {envelope.exit_code}, {summary_line}"
-    return summary_line
+    return envelope.state_failure(find_informative_line(body) or "failed")
 
 
 def _describe_change(arguments: Mapping[str, Any], envelope: UnwrappedOutput) -> str:
@@ -388,9 +378,10 @@ def describe_shell_write(action: Action | None, observation: Observation, text: 
         return None
     envelope = find_output(action, observation)
     body = envelope.body.strip()
-    if envelope.has_failed or (problem := find_complaint(body)):
-        summary_line = find_complaint(body) or body[:2_000].partition("\n")[0] or "no output"
-        return Outcome(label, f"exit {envelope.exit_code}, {summary_line}" if envelope.has_failed else problem)
+    problem = find_complaint(body)
+    if envelope.has_failed or problem:
+        problem = problem or body[:2_000].partition("\n")[0] or "no output"
+        return Outcome(label, envelope.state_failure(problem))
     if body and not _EDIT_WINDOW.match(body[:600]):
         return Outcome(label, body[-2_000:].strip().rpartition("\n")[2])
     return Outcome(label, "edited" if command.only_pipeline[0].program in ("sed", "perl") else "written")

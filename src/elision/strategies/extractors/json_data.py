@@ -15,7 +15,7 @@ from elision.strategies.extractors.outcome import (
     matches_tool,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, decode_json, unwrap_output
+from elision.strategies.extractors.result_text import UnwrappedOutput, decode_json, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 _ERROR_KEYS = ("error", "errors", "error_message", "errorMessage", "exception")
@@ -42,15 +42,12 @@ def describe_json(action: Action | None, observation: Observation, text: str) ->
     shell = matches_tool(find_tool_name(action, observation), SHELLS)
     for whole in (envelope.body,) if shell else (envelope.body, observation.text):
         if (value := decode_json(whole)) is not None:
-            return Outcome(_label_data(action, observation), _prefix_exit_code(envelope, _describe_shape(value)))
+            return Outcome(_label_data(action, observation), envelope.state_failure(_describe_shape(value)))
     if len(envelope.body) > 1_000_000 and _START.match(envelope.body[:300]):
-        if envelope.body.lstrip()[:1] == "{":
-            kind = "object"
-        else:
-            kind = "array"
+        kind = "object" if envelope.body.lstrip()[:1] == "{" else "array"
         return Outcome(
             _label_data(action, observation),
-            _prefix_exit_code(envelope, f"{kind}, {format_count(envelope.line_count, 'line')}"),
+            envelope.state_failure(f"{kind}, {format_count(envelope.line_count, 'line')}"),
         )
     return None
 
@@ -68,7 +65,7 @@ def describe_table(action: Action | None, observation: Observation, text: str) -
     command = find_command(action, observation)
     if not _PSQL.search(envelope.tail[-200:]):
         shape = qualify_count(shape, envelope.body, command)
-    return Outcome(_label_data(action, observation), _prefix_exit_code(envelope, shape))
+    return Outcome(_label_data(action, observation), envelope.state_failure(shape))
 
 
 def _label_data(action: Action | None, observation: Observation) -> str:
@@ -81,20 +78,16 @@ def _label_data(action: Action | None, observation: Observation) -> str:
     return describe_arguments(action)
 
 
-def _prefix_exit_code(envelope: UnwrappedOutput, summary_line: str) -> str:
-    if envelope.has_failed:
-        return f"exit {envelope.exit_code}, {summary_line}"
-    return summary_line
-
-
 def _describe_shape(value: Any) -> str:
     if isinstance(value, list):
         first = value[0] if value else None
-        if isinstance(first, dict):
-            keys = f" of {_list_keys(first)}"
-        else:
-            keys = ""
+        keys = f" of {_list_keys(first)}" if isinstance(first, dict) else ""
         return format_count(len(value), "item") + keys
+    return _describe_object(value)
+
+
+def _describe_object(value: Mapping[str, Any]) -> str:
+    """Return what an object states, then its collections, or else its keys."""
     verdict = _find_verdict(value)
     if verdict.startswith(("error", "message")):
         return verdict

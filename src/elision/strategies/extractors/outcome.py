@@ -1,7 +1,4 @@
-"""What happened in a masked observation, in a few words; and how any text becomes one short line.
-
-A call's arguments: decoded whatever they hold, and as a few words.
-"""
+"""What happened in a masked observation, in a few words; and how texts and a call's arguments become a few words."""
 
 from __future__ import annotations
 
@@ -18,6 +15,35 @@ LABEL_CHARS = 80
 RESULT_CHARS = 100
 PATH_CHARS = 48
 ELLIPSIS = "…"
+
+PATH_KEYS = (
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "file",
+    "filename",
+    "file_name",
+    "target_file",
+    "notebook_path",
+)
+_INFORMATIVE = (
+    *PATH_KEYS,
+    "url",
+    "query",
+    "pattern",
+    "command",
+    "cmd",
+    "description",
+    "id",
+    "name",
+    "title",
+    "text",
+    "q",
+)
+_SECONDARY = frozenset(
+    {"security_risk", "timeout", "thought", "explanation", "include_screenshot", "is_input", "new_tab"}
+)
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[ -/]{0,4}[@-~]|[@-_])")
 
@@ -68,36 +94,6 @@ class Outcome:
 
 #: Reads one observation; None: not mine. The third argument is the assistant's text of the turn (text protocols).
 Extractor: TypeAlias = Callable[[Action | None, Observation, str], Outcome | None]
-
-
-PATH_KEYS = (
-    "path",
-    "file_path",
-    "filePath",
-    "filepath",
-    "file",
-    "filename",
-    "file_name",
-    "target_file",
-    "notebook_path",
-)
-_INFORMATIVE = (
-    *PATH_KEYS,
-    "url",
-    "query",
-    "pattern",
-    "command",
-    "cmd",
-    "description",
-    "id",
-    "name",
-    "title",
-    "text",
-    "q",
-)
-_SECONDARY = frozenset(
-    {"security_risk", "timeout", "thought", "explanation", "include_screenshot", "is_input", "new_tab"}
-)
 
 
 @lru_cache(maxsize=128)

@@ -10,9 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 from elision.errors import CallbackError, describe_error
-from elision.strategies.extractors import files, json_data, search, shell, test_reports, web
+from elision.strategies.extractors import files, json_data, search, shell, web
 from elision.strategies.extractors.command import SHELLS
-from elision.strategies.extractors.failure import find_error_line
 from elision.strategies.extractors.outcome import (
     RESULT_CHARS,
     Extractor,
@@ -23,12 +22,14 @@ from elision.strategies.extractors.outcome import (
     matches_tool,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import unwrap_output
+from elision.strategies.extractors.result_text import find_error_line, unwrap_output
 from elision.trajectory.content import Opaque
 from elision.trajectory.turn import Action, Observation, Turn
 
 #: A first sentence that is long enough to stand alone.
 _SENTENCE = re.compile(r"\S[^\n]{14,90}?[.!?。](?=\s+\S)")
+
+_log: Final = logging.getLogger("elision.strategies")
 
 
 def describe_anything(action: Action | None, observation: Observation, text: str) -> Outcome:
@@ -37,10 +38,11 @@ def describe_anything(action: Action | None, observation: Observation, text: str
     summary_line = ""
     if observation.error or envelope.has_failed:
         summary_line = find_error_line(envelope.body)
-    summary_line = summary_line or _find_opening_line(envelope.head) or _name_part_kinds(observation)
-    if envelope.exit_code is not None:
-        summary_line = f"exit {envelope.exit_code}, {summary_line}"
-    return Outcome(describe_arguments(action), summary_line)
+    summary_line = summary_line or _find_opening_line(envelope.head)
+    if not summary_line:
+        kinds = [part.kind for part in observation.content if isinstance(part, Opaque)]
+        summary_line = ", ".join(format_count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds)) or "no output"
+    return Outcome(describe_arguments(action), envelope.state_exit(summary_line))
 
 
 def _find_opening_line(head: str) -> str:
@@ -63,17 +65,6 @@ def _find_opening_line(head: str) -> str:
             break
         shown = longer
     return shown or shorten_to_line(head[:4_000], RESULT_CHARS)
-
-
-def _name_part_kinds(observation: Observation) -> str:
-    """What an observation without text holds."""
-    kinds = [part.kind for part in observation.content if isinstance(part, Opaque)]
-    if not kinds:
-        return "no output"
-    return ", ".join(format_count(kinds.count(kind), kind) for kind in dict.fromkeys(kinds))
-
-
-_log: Final = logging.getLogger("elision.strategies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,15 +141,15 @@ BUILT_IN = Extractors(
         Registration(files.describe_file_window),
         Registration(search.describe_announced_matches),
         Registration(files.describe_edit, files.EDITORS),
-        Registration(files.describe_shell_listing, files.LISTERS),
+        Registration(files.describe_listing_tool, files.LISTERS),
         Registration(files.describe_file_view, files.VIEWERS),
         Registration(search.describe_grep_tool, search.GREPPERS),
         Registration(search.describe_glob_tool, search.FINDERS),
         Registration(files.describe_printed_files, SHELLS),
-        Registration(files.describe_listing_tool, SHELLS),
+        Registration(files.describe_shell_listing, SHELLS),
         Registration(search.describe_shell_search, SHELLS),
         Registration(files.describe_shell_write, SHELLS),
-        Registration(test_reports.describe_test_run, (*SHELLS, "*test*")),
+        Registration(shell.describe_test_run, (*SHELLS, "*test*")),
         Registration(shell.describe_git_command, SHELLS),
         Registration(shell.describe_diff, SHELLS),
         Registration(web.describe_fetched_page, SHELLS),

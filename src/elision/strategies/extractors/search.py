@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from elision.strategies.extractors.command import FILTERS, Stage, find_command, find_output, qualify_count
-from elision.strategies.extractors.failure import find_complaint
 from elision.strategies.extractors.outcome import (
     Outcome,
     decode_arguments,
@@ -17,7 +16,7 @@ from elision.strategies.extractors.outcome import (
     shorten_path,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import UnwrappedOutput, unwrap_output
+from elision.strategies.extractors.result_text import UnwrappedOutput, find_complaint, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that search text, and of those that search names (globs, any case).
@@ -112,20 +111,25 @@ def describe_shell_search(action: Action | None, observation: Observation, text:
 
 
 def _find_search_stage(stages: tuple[Stage, ...]) -> Stage | None:
-    """The stage that searches, if what follows it only chooses lines and what precedes it only supplies them."""
-    for position, stage in enumerate(stages):
-        xargs = stage.program == "xargs" and any(word in _GREPS for word in stage.words)
-        git = stage.program == "git" and stage.words[1:2] == ("grep",)
-        if stage.program in _GREPS | _FINDS or xargs or git:
-            rest = stages[position + 1 :]
-            plain = all(later.program in FILTERS or _is_xargs_grep(later) for later in rest)
-            runs = any(word in ("-exec", "-execdir", "-delete") for word in stage.words) and not _runs_grep(stage)
-            silent = bool(stages[-1].redirect_target)
-            piped = position == 0 or stages[0].program in ("cat", "git", "ls", "find")
-            if plain and piped and not runs and not silent:
-                return next((later for later in rest if _is_xargs_grep(later)), stage)
-            return None
-    return None
+    """Return the stage that searches, if what follows it only chooses lines and what precedes it only supplies them."""
+    place = next((place for place, stage in enumerate(stages) if _searches(stage)), None)
+    if place is None:
+        return None
+    stage, rest = stages[place], stages[place + 1 :]
+    is_supplied = place == 0 or stages[0].program in ("cat", "git", "ls", "find")
+    runs_others = any(word in ("-exec", "-execdir", "-delete") for word in stage.words) and not _runs_grep(stage)
+    if runs_others or not is_supplied or not all(map(_chooses_lines, rest)) or stages[-1].redirect_target:
+        return None
+    return next(filter(_is_xargs_grep, rest), stage)
+
+
+def _searches(stage: Stage) -> bool:
+    is_git_grep = stage.program == "git" and stage.words[1:2] == ("grep",)
+    return stage.program in _GREPS | _FINDS or is_git_grep or _is_xargs_grep(stage)
+
+
+def _chooses_lines(stage: Stage) -> bool:
+    return stage.program in FILTERS or _is_xargs_grep(stage)
 
 
 def _runs_grep(stage: Stage) -> bool:
@@ -152,9 +156,7 @@ def _describe_matches(envelope: UnwrappedOutput, *, names_only: bool, prefixed: 
     if not body or _NONE.match(body[:200].lstrip()):
         return "no matches"
     if problem := find_complaint(body):
-        if envelope.exit_code in (None, 0):
-            return problem
-        return f"exit {envelope.exit_code}, {problem}"
+        return envelope.state_failure(problem)
     if stated := _FILES.match(body[:100]):
         return format_count(int(stated[1]), "file")
     # Complaints of the search program are no matches.
@@ -163,16 +165,14 @@ def _describe_matches(envelope: UnwrappedOutput, *, names_only: bool, prefixed: 
         if len(lines) == 1:
             return f"1 path: {shorten_path(lines[0])}"
         return format_count(len(lines), "path")
-    matches, files = _count_matches(lines, prefixed=prefixed, context=context)
-    if matches == 1 and len(lines) == 1:
-        return f"1 match: {lines[0].strip()[:200]}"
-    if not matches:
-        return format_count(len(lines), "line")
-    return format_count(matches, "match", "matches") + (f" in {format_count(files, 'file')}" if files else "")
+    return _describe_lines(lines, prefixed=prefixed, context=context)
 
 
-def _count_matches(lines: list[str], *, prefixed: bool, context: bool) -> tuple[int, int]:
-    """Matches, and distinct files where the lines name them; 0 matches where they cannot be told from context."""
+def _describe_lines(lines: list[str], *, prefixed: bool, context: bool) -> str:
+    """Return how many matches there are, in how many files where the lines name them.
+
+    Lines are counted where matches cannot be told from their context.
+    """
     matches = 0
     files = set()
     for line in lines:
@@ -187,4 +187,8 @@ def _count_matches(lines: list[str], *, prefixed: bool, context: bool) -> tuple[
             files.add(found[1])
         elif not context and line != "--" and not _PATHED_CONTEXT.match(start):
             matches += 1
-    return matches, len(files)
+    if not matches:
+        return format_count(len(lines), "line")
+    if matches == len(lines) == 1:
+        return f"1 match: {lines[0].strip()[:200]}"
+    return format_count(matches, "match", "matches") + (f" in {format_count(len(files), 'file')}" if files else "")

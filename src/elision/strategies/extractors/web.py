@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 from elision.strategies.extractors.command import find_command
-from elision.strategies.extractors.failure import find_error_line
 from elision.strategies.extractors.outcome import (
     Outcome,
     decode_arguments,
@@ -16,7 +15,7 @@ from elision.strategies.extractors.outcome import (
     format_count,
     shorten_to_line,
 )
-from elision.strategies.extractors.wrappers import decode_json, unwrap_output
+from elision.strategies.extractors.result_text import decode_json, find_error_line, unwrap_output
 from elision.trajectory.turn import Action, Observation
 
 #: Names of tools that show web pages (globs, any case).
@@ -75,7 +74,7 @@ def describe_fetched_page(action: Action | None, observation: Observation, text:
     page = _describe_page(envelope.head_and_tail)
     if not page or command.only_pipeline[-1].program in ("jq", "python", "python3", "wc", "grep"):
         return None
-    return Outcome(command.label, f"exit {envelope.exit_code}, {page}" if envelope.has_failed else page)
+    return Outcome(command.label, envelope.state_failure(page))
 
 
 def _label_request(action: Action | None) -> str:

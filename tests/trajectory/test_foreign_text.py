@@ -1,4 +1,4 @@
-"""Large texts are gone through in pieces, with the same result as in one call."""
+"""Text of others: it can be encoded, steers no terminal, never raises, and is the same piece by piece."""
 
 from __future__ import annotations
 
@@ -11,7 +11,77 @@ from hypothesis import strategies as st
 
 from elision.strategies.extractors import command
 from elision.trajectory import foreign_text
-from elision.trajectory.foreign_text import digest_text, encode_pieces, iter_line_matches, search_pieces, split_text
+from elision.trajectory.foreign_text import (
+    digest_text,
+    encode_pieces,
+    iter_line_matches,
+    make_encodable,
+    parse_json,
+    parse_object,
+    remove_controls,
+    search_pieces,
+    split_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("plain", "plain"),
+        ("grün 😀", "grün 😀"),
+        ("cut \ud83d", "cut \ufffd"),
+        ("\udcffraw", "\ufffdraw"),
+        ("\ud83d\ude00 in two halves", "😀 in two halves"),
+        ("\ufeffwith a mark \ud800", "\ufeffwith a mark \ufffd"),
+        ("", ""),
+    ],
+)
+def test_every_text_can_be_encoded(text: str, made: str) -> None:
+    """Half of a surrogate pair has no UTF-8; what has is left as it is."""
+    assert make_encodable(text) == made
+    made.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("a\tb\r\nc\n", "a\tb\r\nc\n"),
+        ("nul\x00 bell\x07", "nul bell"),
+        ("\x1b[2J\x1b[31;1mred\x1b[0m", "red"),
+        ("c1 \x9b31m, delete \x7f", "c1 31m, delete "),
+        ("\x1b" * 3, ""),
+        ("grün\u00a0😀", "grün\u00a0😀"),
+    ],
+)
+def test_no_control_stays(text: str, made: str) -> None:
+    """Line ends and tabs do; what a terminal would obey does not."""
+    assert remove_controls(text) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": 1, "a": 2}', {"a": 2}),
+        (b'{"a": 123456789012345678901234567890}', {"a": 123456789012345678901234567890}),
+        ('{"a": "\\ud800"}', {"a": "\ud800"}),
+        ('{"a": Infinity}', {"a": float("inf")}),
+        ("[1]", None),
+        ("", None),
+        (b"\xff", None),
+        ("[" * 100_000, None),
+        ('{"a": ' * 100_000, None),
+    ],
+)
+def test_objects_are_read(text: str | bytes, expected: object) -> None:
+    """Anything else is None."""
+    assert parse_object(text) == expected
+
+
+@given(st.text() | st.binary())
+def test_nothing_raises(text: str | bytes) -> None:
+    """Whatever it is."""
+    parse_json(text)
+
 
 #: Characters of a piece in these tests.
 SMALL = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.strategies.extractors.failure import find_crossed_line, find_exception_line
+from elision.strategies.extractors.result_text import find_crossed_line, find_exception_line
 from tests.strategies.extractors.cases import outcome_of
 
 HEADER = "Traceback (most recent call last):\n"

@@ -1,3 +1,5 @@
+"""Calls in short, and the ledger of what was tried and failed."""
+
 from __future__ import annotations
 
 import pytest
