@@ -59,7 +59,7 @@ def run_crew(llm: BaseLLM, **options: Any) -> tuple[str, Agent]:
 
 
 def count_hidden(messages: list[Any]) -> int:
-    return sum(str(message["content"]).startswith("[t") for message in messages)
+    return sum(str(message["content"]).startswith("[") for message in messages)
 
 
 def check_wrapped_once() -> None:
