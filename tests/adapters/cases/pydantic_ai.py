@@ -24,8 +24,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 
 from elision import Sessions
-from elision.adapters.pydantic_ai import ElisionCapability
-from elision.adapters.pydantic_ai_messages import ANTHROPIC_MIRROR, OPENAI_MIRROR
+from elision.adapters.pydantic_ai import ANTHROPIC_MIRROR, OPENAI_MIRROR, ElisionCapability
 from tests.adapters.scenarios import PIXEL, list_part
 
 EAGER = "masking(window=3, schedule=every-turn)"
