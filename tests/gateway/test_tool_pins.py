@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.gateway.incoming_messages import MAX_SETS, ToolPins, read_meaning
+from elision.gateway.incoming_messages import MAX_TOOL_SETS, ToolPins, read_meaning
 from elision.gateway.request_body import RequestBody
 from tests.gateway.conversation_bytes import PATHS
 from tests.gateway.gateway_trial import open_trial
@@ -137,7 +137,7 @@ def test_a_session_remembers_some_sets() -> None:
         pins.pin_tools(body)
     for number, body in enumerate(bodies):
         other = RequestBody.parse(render(f'[{{"name":"b{number}"}},{{"name":"a"}}]'), "anthropic")
-        assert pins.pin_tools(other).raw == (body.raw if number < MAX_SETS else other.raw)
+        assert pins.pin_tools(other).raw == (body.raw if number < MAX_TOOL_SETS else other.raw)
 
 
 async def serve(bodies: list[bytes], **given: Any) -> tuple[list[bytes], str]:
