@@ -25,8 +25,8 @@ from elision.engine import Log
 from elision.engine.money import Money
 from elision.manager import follow_history, prepared_calls
 from elision.manager.history import History
-from elision.manager.offload import get_think_executor
 from elision.manager.summary_worker import SummaryRunner
+from elision.manager.think_time import get_think_executor
 from elision.stores.sqlite import SqliteStore
 from elision.strategies.guards import Guards
 from elision.strategies.policy import Policy

@@ -114,6 +114,14 @@ def test_nothing_else_comes_along(extra: str) -> None:
     assert find_names(needs) <= set(ALLOWED[extra].replace("|", " ").split()) | (base if extra else set())
 
 
+def test_the_environments_of_frameworks_hold_what_the_gateway_needs() -> None:
+    """They are installed without what their packages need in turn, so a dependency that is new is locked there, too."""
+    for path in (Path(__file__).parent / "adapters").glob("requirements*.txt"):
+        locked = {canonicalize_name(line.partition("==")[0]) for line in path.read_text(encoding="utf-8").splitlines()}
+        needs = {canonicalize_name(need.name) for need in (*list_own(""), *list_own("gateway"))}
+        assert needs <= locked, path.name
+
+
 def test_uvicorn_is_the_newest_that_is_allowed() -> None:
     """Its protocol is extended in `gateway/http_protocol.py`, so the tests run with the newest below the bound."""
     (need,) = (need for need in list_own("gateway") if need.name == "uvicorn")

@@ -23,8 +23,8 @@ from elision.gateway.request_body import MessageEncoder, RequestBody
 from elision.gateway.request_handler import MAX_INLINE_BYTES
 from elision.manager import prepared_calls, think_time
 from elision.manager.history import History
-from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
-from elision.providers.live import parsed_message
+from elision.manager.think_time import INLINE_BYTES, LARGE_BYTES, estimate_size
+from elision.providers.live import client_messages
 from elision.providers.provider import Api
 from elision.trajectory.events import UsageReported
 from elision.trajectory.redact import Redaction
@@ -75,7 +75,9 @@ def on_loop(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watch(request_body, "decode_json", len)
     watch(incoming_messages, "decode_message", len)
     watch(
-        parsed_message, "digest_pieces", lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given)
+        client_messages,
+        "digest_pieces",
+        lambda given, **_: sum(sum(len(part.text) for part in texts(p)) for p in given),
     )
     # Up to `LARGE_BYTES` are copied there: that takes less than a change of threads.
     watch(body_reader, "join_pieces", lambda parts: sum(map(len, parts)) * BOUND // LARGE_BYTES)
@@ -109,7 +111,7 @@ class SearchedPattern:
         return self._plain.search(raw, start, end)
 
 
-def texts(piece: parsed_message.Piece) -> list[Any]:
+def texts(piece: client_messages.Piece) -> list[Any]:
     parts = piece.words if piece.result is None else piece.result.content
     return [part for part in parts if hasattr(part, "text")]
 

@@ -17,8 +17,7 @@ from elision.gateway.recall_rounds import ResponseMerger
 from elision.providers.openai_responses.stream import is_identifying
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
-from elision.providers.streaming.response_findings import add_usage
-from elision.providers.streaming.rounds import RecallCall, Replacement, RoundOutcome
+from elision.providers.streaming.rounds import RecallCall, Replacement, RoundOutcome, add_usage
 from elision.providers.streaming.sse import FrameSplitter
 from elision.testing import response_anthropic, response_openai_chat, response_openai_responses
 from elision.testing.exchange import ReplySpec

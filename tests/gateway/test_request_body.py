@@ -14,8 +14,7 @@ from hypothesis import strategies as some
 from hypothesis import strategies as st
 
 from elision.gateway.request_body import MessageEncoder, RequestBody, UnreadableBody, decode_message
-from elision.providers.live.client_messages import convert_to_json
-from elision.providers.live.parsed_message import ParsedMessage, parse_message
+from elision.providers.live.client_messages import ParsedMessage, convert_to_json, parse_message
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from tests.corpus import CORPUS

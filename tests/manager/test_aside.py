@@ -12,7 +12,7 @@ import pytest
 
 from elision import Advanced
 from elision.manager import ContextManager, follow_history
-from elision.manager.offload import INLINE_BYTES
+from elision.manager.think_time import INLINE_BYTES
 from elision.stores.memory import MemoryStore
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.redact import Redaction

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from elision import ContextManager
-from elision.manager.changed_prefixes import describe_head_change, find_head_change
+from elision.manager.request_notes import describe_head_change, find_head_change
 from elision.testing import builders
 from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_prices

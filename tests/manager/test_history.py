@@ -16,7 +16,7 @@ from elision.manager.history import (
     History,
     find_history_end,
 )
-from elision.providers.live.parsed_message import parse_message
+from elision.providers.live.client_messages import parse_message
 from elision.providers.provider_table import detect_provider
 from tests.manager.agents import make_history
 

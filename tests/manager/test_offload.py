@@ -12,7 +12,7 @@ import pytest
 FORKS = """
 import asyncio, os
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import LARGE_BYTES, choose_executor
+from elision.manager.think_time import LARGE_BYTES, choose_executor
 
 async def ask_both():
     return [await run_off_loop(os.getpid, choose_executor(size)) for size in (0, LARGE_BYTES)]

@@ -19,7 +19,7 @@ from elision.manager import ContextManager, ContextView
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.events import Event, PassDecided, RequestSent, TurnAdded, UsageReported
+from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, UsageReported
 from elision.trajectory.plan import Edit
 from tests import flat_options
 from tests.manager.agents import LONG, SHAPES, make_history
@@ -329,6 +329,17 @@ def test_a_note_before_a_pass_is_written_makes_it_again() -> None:
     # Both asked for the eighth call.
     for kind in (PassDecided, RequestSent):
         assert [event.call for event in events if isinstance(event, kind)] == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9]
+
+
+def test_the_head_is_that_of_the_newest_request() -> None:
+    """A process whose head another one replaced sets its own again with its next request."""
+    store = MemoryStore()
+    one, two = manager(store), manager(store)
+    for steps, (context, system) in enumerate([(one, "long"), (one, "long"), (two, "short"), (one, "long")]):
+        context.prepare(make_history("anthropic", steps), system=system * 100)
+        assert context.settle() is None
+    heads = [str(event.head.messages) for event in store.events("s") if isinstance(event, HeadSet)]
+    assert ["long" in head for head in heads] == [True, False, True]
 
 
 def test_two_agents_that_begin_alike_part_where_they_differ() -> None:

@@ -13,9 +13,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from elision import Advanced, Cache, ContextManager
-from elision.providers.live.client_messages import convert_to_json
-from elision.providers.live.live_turns import LiveTurns
-from elision.providers.live.parsed_message import digest_pieces
+from elision.providers.live.client_messages import convert_to_json, digest_pieces
+from elision.providers.live.conversation import LiveTurns
 from elision.providers.provider_table import PROVIDERS, recognize_provider
 from elision.trajectory.turn import Turn
 from tests.recorded.cassettes import Api, Exchange

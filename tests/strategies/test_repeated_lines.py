@@ -355,3 +355,30 @@ def test_as_many_lines_as_are_allowed_are_kept() -> None:
     assert ((1, 1) in index, index.line_count) == (True, 80)
     index.add_observation((3, 1), "one")
     assert ((1, 1) in index, index.line_count) == (False, 41)
+
+
+def test_a_text_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many results repeat a large one: it stays split for those that come next."""
+    split: list[str] = []
+    plain = repeated_lines.split_lines
+    monkeypatch.setattr(repeated_lines, "split_lines", lambda text: split.append(text) or plain(text))
+    index = LineIndex()
+    index.add_observation((1, 1), source := "\n".join(f"{number}: {line}" for number in range(20) for line in CODE))
+    texts = [f"read {turn}\n" + "\n".join(CODE[turn : turn + 12]) for turn in range(8)]
+    for turn, text in enumerate(texts, start=2):
+        fold_observation(index, (turn, 1), text, count_tokens)
+        index.add_observation((turn, 1), text)
+    assert sorted(each for each in split if each) == sorted([source, *texts])
+
+
+def test_texts_that_stay_split_have_so_many_characters_at_most() -> None:
+    """The ones that were used last stay; a text that is longer than all of them may be is split all the same."""
+    kept = repeated_lines._SplitTexts(100)
+    first, second, third = ("\n".join([mark] * 20) for mark in "abc")
+    found = [kept.split(text) for text in (first, second)]
+    assert kept.split(first) is found[0]
+    kept.split(third)
+    assert kept.split(first) is found[0]
+    assert kept.split(second) is not found[1]
+    assert kept.split("d" * 101).bodies == repeated_lines.split_lines("d" * 101).bodies
+    assert kept.split(first) is not found[0]

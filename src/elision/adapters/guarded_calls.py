@@ -41,6 +41,7 @@ _SHOWN_NAME: Final = 80
 _SHOWN_ERROR: Final = 500
 #: Most calls at the same time whose usage is due.
 _MOST_DUE: Final = 1_000
+NO_DEFERRED_TOOLS: Final = 'tools="defer": the framework declares its tools itself; set it in `elision serve` instead'
 #: What the model reads where a recall fails.
 RECALL_FAULT: Final = "nothing can be recalled now: Elision failed. Go on without it, or repeat the original action."
 
@@ -197,9 +198,7 @@ class GuardedCalls:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
         defers = options.get("tools") == "defer" if sessions is None else sessions.defers_tools
         if defers and cache_control == "client":
-            raise SettingError(
-                'tools="defer": the framework declares its tools itself; set it in `elision serve` instead'
-            )
+            raise SettingError(NO_DEFERRED_TOOLS)
         if sessions is None:
             sessions = Sessions(strategy, **ContextOptions(**{"recall": "caller", **options}))
         return cls(sessions, cache_control=cache_control)

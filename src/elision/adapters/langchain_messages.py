@@ -86,14 +86,19 @@ def is_anthropic(model: Any) -> bool:
 
 
 def describe_call(
-    session: tuple[str, str], model: Any, tools: Sequence[Any], system: Any, settings: Mapping[str, Any]
+    session: tuple[str, str], model: Any, tools: Sequence[Any] | None, system: Any, settings: Mapping[str, Any]
 ) -> CallDescription[BaseMessage]:
-    """Return what to prepare a call with. settings: what the model is called with beside its own fields."""
+    """Return what to prepare a call with. settings: what the model is called with beside its own fields.
+
+    tools: None where they cannot be seen, since a model may keep those that are bound to it as it likes.
+    """
     model = find_chat_model(model)
-    definitions = [dict(tool) if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
-    parts = RequestParts(tools=definitions, system=system, model=read_model_name(model))
+    parts = RequestParts(system=system, model=read_model_name(model))
+    if tools is not None:
+        parts["tools"] = [dict(tool) if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
     if is_anthropic(model):
-        parts["tools"] = [make_anthropic_tool(definition) for definition in definitions]
+        if tools is not None:
+            parts["tools"] = [make_anthropic_tool(definition) for definition in parts["tools"]]
         fields = ("context_management", "thinking", "cache_control")
         own = {name: settings.get(name, getattr(model, name, None)) for name in fields}
         parts["request"] = {name: value for name, value in own.items() if value}

@@ -103,7 +103,7 @@ def _find_current_session(messages: Sequence[BaseMessage]) -> tuple[str, str]:
 def _describe_wrapped(model: Any, messages: Sequence[BaseMessage]) -> CallDescription[BaseMessage]:
     settings = _find_settings(model)
     session = _find_current_session(messages)
-    return describe_call(session, model, settings.get("tools", ()), None, settings)
+    return describe_call(session, model, settings.get("tools"), None, settings)
 
 
 def _find_settings(model: Any) -> Mapping[str, Any]:

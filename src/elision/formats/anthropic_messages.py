@@ -22,14 +22,15 @@ from elision.providers.anthropic import messages as anthropic
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
+    MessageTags,
     cost_in,
     count_in,
     mapping_in,
     mappings_in,
     parse_content,
+    take_tags,
     text_in,
 )
-from elision.providers.shared.message_tags import MessageTags, take_tags
 from elision.trajectory.usage import Usage
 
 LAYOUT = Layout(

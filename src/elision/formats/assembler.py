@@ -12,8 +12,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from elision.formats.document import RunOrProblem
-from elision.providers.shared.json_reading import AssistantMessage, join_lines
-from elision.providers.shared.message_tags import MessageTags
+from elision.providers.shared.json_reading import AssistantMessage, MessageTags, join_lines
 from elision.trajectory.content import Content
 from elision.trajectory.trajectory import Compaction, CompactionKind, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import (

@@ -27,9 +27,9 @@ from elision.providers.shared.json_reading import (
     mappings_in,
     number_in,
     parse_content,
+    take_tags,
     text_in,
 )
-from elision.providers.shared.message_tags import take_tags
 
 LAYOUT = Layout(
     required_text='"role"', messages_of=make_list_getter("messages"), is_message=lambda outer: "role" in outer

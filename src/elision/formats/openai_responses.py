@@ -20,8 +20,16 @@ from elision.formats.conversations import (
 from elision.formats.document import Document, RunOrProblem
 from elision.providers.openai_responses import messages as openai_responses
 from elision.providers.openai_responses.messages import CALLS, OUTPUTS, SILENT
-from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, number_in, parse_content, text_in
-from elision.providers.shared.message_tags import MessageTags, take_tags
+from elision.providers.shared.json_reading import (
+    Json,
+    MessageTags,
+    mapping_in,
+    mappings_in,
+    number_in,
+    parse_content,
+    take_tags,
+    text_in,
+)
 
 
 class OpenAIResponsesReader:

@@ -22,7 +22,9 @@ from elision.providers.openai_chat.messages import parse_assistant
 from elision.providers.shared.json_reading import (
     AssistantMessage,
     Json,
+    MessageTags,
     count_in,
+    find_tags,
     join_lines,
     list_in,
     mapping_in,
@@ -30,7 +32,6 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.providers.shared.message_tags import MessageTags, find_tags
 from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.turn import Action

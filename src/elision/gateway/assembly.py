@@ -30,8 +30,8 @@ from elision.gateway.websocket_relay import WebSocketRelays
 from elision.gateway.wire import ClientReply, ClientRequest
 from elision.manager.advanced_options import gather_options
 from elision.manager.context_options import Options
-from elision.manager.offload import LARGE_BYTES
 from elision.manager.opened_session import OpenedSession
+from elision.manager.think_time import LARGE_BYTES
 from elision.providers.provider import Api
 from elision.providers.provider_table import HOSTS, PROVIDERS
 from elision.stores.memory import MemoryStore

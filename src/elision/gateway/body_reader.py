@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from elision.gateway.json_bytes import UnreadableBody
 from elision.gateway.limits import AdmissionLimits
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import LARGE_BYTES, choose_executor
+from elision.manager.think_time import LARGE_BYTES, choose_executor
 from elision.trajectory.foreign_text import join_pieces
 from elision.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 

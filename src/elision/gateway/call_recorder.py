@@ -18,8 +18,8 @@ from elision.gateway.request_body import RequestBody
 from elision.gateway.request_record import RequestRecord
 from elision.gateway.response_observer import ResponseObserver
 from elision.gateway.wire import ClientRequest
+from elision.providers.live.client_messages import ParsedMessage
 from elision.providers.live.conversation import Conversation
-from elision.providers.live.parsed_message import ParsedMessage
 from elision.providers.provider import Api
 from elision.trajectory.usage import Usage
 

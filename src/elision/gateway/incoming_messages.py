@@ -27,8 +27,8 @@ from typing import Any, Final
 
 from elision.gateway.json_bytes import encode_json, patch_json
 from elision.gateway.request_body import RequestBody, decode_message
+from elision.providers.live.client_messages import LiveDialect, ParsedMessage, parse_message
 from elision.providers.live.conversation import Conversation
-from elision.providers.live.parsed_message import LiveDialect, ParsedMessage, parse_message
 from elision.trajectory.events import RecallExchanged
 from elision.trajectory.tool_definitions import OWN_TOOLS, TOOL_GROUPS
 

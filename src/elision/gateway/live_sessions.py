@@ -23,9 +23,9 @@ from elision.gateway.identity import ClientIdentity
 from elision.gateway.incoming_messages import HiddenRounds, IncomingMessages, ToolPins
 from elision.gateway.request_body import MessageEncoder, PreviousBody, RequestBody
 from elision.manager.context import ContextManager, manage_session
-from elision.manager.offload import INLINE_BYTES
 from elision.manager.opened_session import Exchanges, OpenedSession
 from elision.manager.session_pool import PoolLimits, select_evictable
+from elision.manager.think_time import INLINE_BYTES
 from elision.providers.live.conversation import Conversation, count_answers
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS

@@ -37,7 +37,7 @@ from elision.gateway.upstream import Upstream, UpstreamError
 from elision.gateway.wire import BODY_FIELDS, ClientReply, ClientRequest, Headers, filter_request_fields
 from elision.manager.context_view import SessionStatus
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.manager.think_time import INLINE_BYTES, choose_executor
 from elision.providers.live.conversation import Conversation
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS

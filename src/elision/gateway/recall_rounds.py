@@ -20,8 +20,8 @@ from elision.gateway.reply_writer import ReplyWriter
 from elision.gateway.response_observer import ResponseObserver
 from elision.gateway.upstream import UpstreamError, UpstreamResponse
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, choose_executor
-from elision.providers.live.parsed_message import ParsedMessage
+from elision.manager.think_time import INLINE_BYTES, LARGE_BYTES, choose_executor
+from elision.providers.live.client_messages import ParsedMessage
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundOutcome

@@ -23,11 +23,10 @@ from typing import Any, Final
 import msgspec
 
 from elision.gateway.json_bytes import UnreadableBody, check_size, decode_json, patch_json
-from elision.providers.live.parsed_message import ParsedMessage
+from elision.providers.live.client_messages import ParsedMessage
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
-from elision.providers.shared.json_reading import text_in
-from elision.providers.shared.message_tags import TAG_FIELDS, take_tags
+from elision.providers.shared.json_reading import TAG_FIELDS, take_tags, text_in
 from elision.trajectory.foreign_text import PIECE
 
 __all__ = ["PreviousBody", "RequestBody", "UnreadableBody", "decode_message"]

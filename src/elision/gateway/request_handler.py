@@ -38,9 +38,9 @@ from elision.gateway.upstream import Upstream, UpstreamError, UpstreamResponse
 from elision.gateway.wire import Headers
 from elision.manager.context_view import ContextView, SessionStatus
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.manager.think_time import INLINE_BYTES, choose_executor
 from elision.providers.anthropic.bound_thinking import add_beta
-from elision.providers.live.parsed_message import ParsedMessage
+from elision.providers.live.client_messages import ParsedMessage
 from elision.providers.provider_table import PROVIDERS
 
 _log: Final = logging.getLogger("elision.gateway")

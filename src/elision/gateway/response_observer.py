@@ -21,13 +21,13 @@ from elision.gateway.json_bytes import shorten_strings
 from elision.gateway.upstream import UpstreamResponse
 from elision.manager.agent_call import find_usage
 from elision.manager.drivers import run_off_loop
-from elision.manager.offload import INLINE_BYTES, choose_executor
+from elision.manager.think_time import INLINE_BYTES, choose_executor
 from elision.providers.anthropic.server_clearing import ClearingReport
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared import signals
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
-from elision.providers.streaming.response_findings import ResponseFindings
+from elision.providers.streaming.rounds import ResponseFindings
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
 from elision.trajectory.foreign_text import join_pieces, parse_object
 from elision.trajectory.redact import Redaction

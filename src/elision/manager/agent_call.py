@@ -1,6 +1,6 @@
-"""One call of an agent's model: prepared, sent once more where it was too long, and recorded as the call that it is.
+"""One call of an agent's model: prepared, sent once more where it was too long, and recorded with its usage.
 
-A provider's usage, whichever provider's, and as agent frameworks report it.
+Usage is read as any provider reports it, and as agent frameworks do.
 """
 
 from __future__ import annotations

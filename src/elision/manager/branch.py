@@ -1,8 +1,7 @@
-"""One branch of a session: its log in the store, and the state computed from it in memory.
+"""One branch of a session: its log in the store, the state computed from it in memory, and what enters it.
 
-What a session may read of the sessions that it came from: what was handed on to it, and nothing that came later.
-
-Give the engine what is new in a history: the head where it changed, and the turns that are complete.
+The head enters where it changed, and turns when they are complete. Of the sessions that it came from, a session may
+read what was handed on to it, and nothing that came later.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from elision.manager.advanced_options import Pin
 from elision.manager.deferred_tools import read_tools
 from elision.manager.history import History
 from elision.manager.ledger import Ledger
-from elision.providers.live.client_messages import convert_to_json, copy_structure
-from elision.providers.live.live_turns import TurnSources
-from elision.providers.live.parsed_message import Location
+from elision.providers.live.client_messages import Location, convert_to_json, copy_structure
+from elision.providers.live.conversation import TurnSources
 from elision.stores.packing import make_batch_id
 from elision.stores.store import NewSession, SessionInfo, Store
 from elision.strategies.guards import Guards

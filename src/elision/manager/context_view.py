@@ -1,6 +1,6 @@
 """The result of preparing a call: the request's parts in the provider's own shape, and what was done.
 
-A prepared context as one text, for agents that send a single prompt string.
+For agents that send a single prompt string it is one text, too.
 """
 
 from __future__ import annotations

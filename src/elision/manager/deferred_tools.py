@@ -1,12 +1,9 @@
 """Tools whose definitions leave the prompt until the model asks for them; which, is decided once for a session.
 
 Models that search tools themselves are given all definitions, with `defer_loading` and the provider's search tool. For
-any other, definitions are outlined: a call looks the same, and a tool of ours answers with the whole definition. So no
-call needs a proxy, which would hide the tool's name, and no tool is undeclared, which some servers refuse.
-
-Tools that were read before: the sessions of an agent have the same ones, so they are read once and shared.
-
-Definitions of tools in short: what a call must look like, without the words that explain it.
+any other, definitions are outlined: a call looks the same without the words that explain it, and a tool of ours answers
+with the whole definition. So no call needs a proxy, which would hide the tool's name, and no tool is undeclared, which
+some servers refuse. The sessions of an agent have the same tools, so they are read once and shared.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The two drivers that run the steps of a call: one in the caller's thread, one beside an event loop.
+"""The two drivers that run the steps of a call, one in the caller's thread, one beside an event loop; and their lock.
 
-One caller at a time, whether it is a thread or a task of any event loop.
-
-Callers take turns in the order in which they came. A caller may enter again: what it calls, or starts in a thread with
-a copy of its context, shares its turn. Another task of its event loop does not: both could be at work at once.
+Callers, whether threads or tasks of any event loop, take turns in the order in which they came. A caller may enter
+again: what it calls, or starts in a thread with a copy of its context, shares its turn. Another task of its event loop
+does not: both could be at work at once.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
 from elision.errors import ElisionError
-from elision.manager.offload import LARGE_BYTES, choose_executor
 from elision.manager.summary_worker import SummaryRunner
+from elision.manager.think_time import LARGE_BYTES, choose_executor
 from elision.trajectory.plan import SummaryRequest
 
 _T = TypeVar("_T")

@@ -22,15 +22,6 @@ from elision.errors import (
 )
 from elision.manager.branch import HistoryChange, SessionBranch, ingest_turns
 from elision.manager.branch_lookup import BranchLookup
-from elision.manager.changed_prefixes import (
-    HeadChange,
-    describe_edit,
-    describe_head_change,
-    find_edited_message,
-    find_head_change,
-    may_hold_placeholder,
-    restore_results,
-)
 from elision.manager.deferred_tools import (
     NO_DEFERRAL,
     NOTE_WHOLE_TOOLS,
@@ -43,18 +34,30 @@ from elision.manager.deferred_tools import (
 )
 from elision.manager.drivers import ComputeOn, Steps, StoreCall
 from elision.manager.history import History, find_history_end
-from elision.manager.offload import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.manager.outgoing_request import IncomingRequest
 from elision.manager.recall_tools import SentParts, choose_entry, is_recall_served
-from elision.manager.request_notes import NOTE_PLACEHOLDERS, NOTE_TRIMMED, NOTE_UNRELATED, describe_wrong_dialect
+from elision.manager.request_notes import (
+    NOTE_PLACEHOLDERS,
+    NOTE_TRIMMED,
+    NOTE_UNRELATED,
+    HeadChange,
+    describe_edit,
+    describe_head_change,
+    describe_wrong_dialect,
+    find_edited_message,
+    find_head_change,
+    may_hold_placeholder,
+    restore_results,
+)
 from elision.manager.shared_log import FaultReports, LogFactory, LogWriter, find_opened_event, has_same_turns
+from elision.manager.think_time import INLINE_BYTES, LARGE_BYTES, estimate_size
 from elision.providers.anthropic.bound_thinking import (
     ThinkingPolicy,
     choose_policy_elsewhere,
     choose_thinking_policy,
     has_bound_thinking,
 )
-from elision.providers.live.parsed_message import LiveDialect, ParsedMessage
+from elision.providers.live.client_messages import LiveDialect, ParsedMessage
 from elision.providers.provider import Provider
 from elision.providers.provider_table import (
     detect_provider,

@@ -7,30 +7,33 @@ gateway's messages never change, so they are compared by identity.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice, pairwise
 from operator import is_, is_not, ne
 from typing import Any, Final
 
-from elision.manager.request_notes import holds_placeholder
-from elision.providers.live.client_messages import copy_structure, is_known, read_client_message
-from elision.providers.live.conversation import Conversation
-from elision.providers.live.live_renderer import Entry, LiveRenderer
-from elision.providers.live.live_turns import LiveTurns
-from elision.providers.live.parsed_message import (
+from elision.providers.live.client_messages import (
     LiveDialect,
     Location,
     ParsedMessage,
     Piece,
     chain_digest,
+    copy_structure,
     digest_pieces,
+    is_known,
     parse_message,
+    read_client_message,
     tag_pieces,
 )
+from elision.providers.live.conversation import Conversation, LiveTurns
+from elision.providers.live.live_renderer import Entry, LiveRenderer
 from elision.providers.shared.json_reading import text_in
 from elision.trajectory.turn import Message, ObservationRole
 
+#: What `view.messages` shows in place of a result, with and without a handle.
+_PLACEHOLDER: Final = re.compile(r"\[(?:t\d+\.\d+ )?[^\n]{1,1000}; [\d,]+ tokens hidden(?: \| [^\n]*)?\]")
 #: Newest messages that are compared at every call.
 _ALWAYS_COMPARED: Final = 64
 #: First messages that are looked at in every call, as the newest are: clients mark them for the prompt cache.
@@ -370,3 +373,14 @@ def _is_assistant_message(dialect: LiveDialect, value: Any, place: int) -> bool:
         return False
     pieces = dialect.split_message(read_client_message(value, place, dialect), place)
     return bool(pieces) and all(piece.kind == "assistant" for piece in pieces)
+
+
+def holds_placeholder(pieces: Iterable[Piece]) -> bool:
+    """Return whether a result of a message is one of our placeholders."""
+    for piece in pieces:
+        if piece.result is None or len(piece.result.content) != 1:
+            continue
+        text = getattr(piece.result.content[0], "text", "")
+        if text.startswith("[") and text.endswith("]") and _PLACEHOLDER.fullmatch(text):
+            return True
+    return False

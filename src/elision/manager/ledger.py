@@ -1,7 +1,4 @@
-"""Totals over a session's log: phases, summaries, rewrites by cause, recalls, what the provider billed.
-
-The summaries of a session as values: their texts, what they cover, who wrote them, and what that cost.
-"""
+"""Totals over a session's log: phases, summaries as values, rewrites by cause, recalls, what the provider billed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One session of one caller with its store: what a context manager and its parts share, and what the gateway uses.
 
-Messages that the client never saw: those that were sent to the provider in place of one message of the client.
+An exchange holds messages that the client never saw: those that went to the provider in place of one of the client's.
 """
 
 from __future__ import annotations

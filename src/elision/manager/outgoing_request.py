@@ -1,8 +1,7 @@
 """From a view to the request: the client's messages with placeholders, breakpoints, and what bound thinking needs.
 
-Set OpenAI's own cache breakpoints: the field `prompt_cache_breakpoint` of a part of a message (models from 5.6 on).
-
-A request writes the prefix up to its newest message by itself. It looks for earlier ones at its breakpoints, and at the
+OpenAI's own cache breakpoints are the field `prompt_cache_breakpoint` of a part of a message (models from 5.6 on). A
+request writes the prefix up to its newest message by itself. It looks for earlier ones at its breakpoints, and at the
 ends of its 20 newest messages (guide of 2026-09-23). So after a rewrite further in front, what is left is found only at
 a breakpoint.
 Breakpoints stand on text, images and files that the client sends, never on what the model said, and not on
@@ -21,9 +20,8 @@ from elision.manager.history import History
 from elision.providers.anthropic import breakpoints, server_clearing
 from elision.providers.anthropic.bound_thinking import DROP_BETA, ThinkingPolicy, ask_to_drop_thinking
 from elision.providers.anthropic.breakpoints import find_breakpoints
-from elision.providers.live.client_messages import convert_to_json, remove_tags
+from elision.providers.live.client_messages import LiveDialect, convert_to_json, remove_tags
 from elision.providers.live.live_renderer import Entry, get_entry_json, resolve_entries
-from elision.providers.live.parsed_message import LiveDialect
 from elision.providers.shared.capabilities import Capabilities
 from elision.providers.shared.json_reading import Json, mapping_in, mappings_in, text_in
 from elision.trajectory.plan import Key, LivePrefix

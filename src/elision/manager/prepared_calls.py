@@ -26,7 +26,6 @@ from elision.manager.context_view import AdmissionCheck, ContextView, PromptSour
 from elision.manager.drivers import ComputeOn, LeaveLoop, Steps
 from elision.manager.follow_history import HistoryFollower, IncomingCall, ShapeMismatch
 from elision.manager.ledger import Ledger
-from elision.manager.offload import INLINE_BYTES
 from elision.manager.outgoing_request import (
     IncomingRequest,
     OutgoingRequest,
@@ -45,7 +44,7 @@ from elision.manager.request_notes import (
 )
 from elision.manager.shared_log import PASS_TRIES
 from elision.manager.summary_worker import SummaryRunner
-from elision.manager.think_time import Deferred, ThinkTime
+from elision.manager.think_time import INLINE_BYTES, Deferred, ThinkTime
 from elision.providers.live.client_messages import remove_tags
 from elision.providers.provider_table import find_provider_or_default
 from elision.telemetry.diagnostics import Diagnostics, Fault

@@ -1,7 +1,4 @@
-"""The recall tools in requests: when Elision adds them, where, and when it must not.
-
-The recall tools as an agent's model sees them: their definitions, and the arguments of a call.
-"""
+"""The recall tools: their definitions, the arguments of a call, and when and where Elision adds them to a request."""
 
 from __future__ import annotations
 

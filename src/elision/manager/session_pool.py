@@ -1,8 +1,6 @@
 """The sessions of an application that runs many agents: a context manager for each history, over one store.
 
-Which sessions of a pool to close: those that are idle for too long, too many or too large.
-
-The library's `Sessions` and the gateway's registry decide alike.
+Those that are idle for too long, too many or too large are closed; the gateway's registry decides as `Sessions` does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The session of a context manager: its name, what was hidden in it, and what is reported of it.
+"""The session of a context manager: its name, what was hidden in it and can be read again, and its reports.
 
-Read again what was hidden: by the caller, and by the model through the recall tools.
+The model reads what was hidden through the recall tools, its user through these methods.
 """
 
 from __future__ import annotations

@@ -7,11 +7,8 @@ dropped: the turns are in the client's messages, and the decision is made again.
 
 A write whose answer is lost is repeated with its id, which writes it once however often it is repeated.
 
-Where the store cannot read what it has of a log, the log in memory is written whole to a new session beside it.
-
-What fails in a call without ending it: logged, redacted, and reported in the diagnostics of the call.
-
-Make the logs of one context manager: under its strategy and prices, with its extractors and redaction.
+Where the store cannot read what it has of a log, the log in memory is written whole to a new session beside it. What
+fails without ending a call is logged, redacted, and reported in the diagnostics of the call.
 """
 
 from __future__ import annotations
@@ -289,7 +286,7 @@ class LogWriter:
         `has_same_turns` tells whether it agrees with the log now.
         """
         unsaved = branch.unsaved
-        before = branch.log
+        before, head = branch.log, branch.log.state.head
         sent = _take_sent(unsaved, theirs)
         if unsaved:
             branch.log = self.logs.make_log([*before.events[: branch.saved_events], *theirs, *sent])
@@ -304,6 +301,9 @@ class LogWriter:
                 if isinstance(event, TurnAmended):
                     branch.totals.remove_newest(event.turn.index)
             branch.nodes |= map_nodes(theirs)
+        if branch.history is not None and branch.log.state.head != head:
+            # What the client sent is no longer what the log has.
+            branch.history.ingested_head = None
         branch.saved_events += len(theirs)
         branch.exists = True
         branch.diverged = True

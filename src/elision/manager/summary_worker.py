@@ -17,7 +17,7 @@ from typing import Any, cast
 from elision.engine import NotReady, SummaryAnswer
 from elision.errors import SummaryError, describe_error
 from elision.manager.context_options import SummaryWriter
-from elision.manager.offload import LARGE_BYTES, choose_executor
+from elision.manager.think_time import LARGE_BYTES, choose_executor
 from elision.summarizers.factory import DigestSummarizer
 from elision.summarizers.request_redaction import redact_request
 from elision.summarizers.summary_checks import SummaryResult, parse_answer

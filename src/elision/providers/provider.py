@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from elision.providers.host import Host
-from elision.providers.live.parsed_message import LiveDialect
+from elision.providers.live.client_messages import LiveDialect
 from elision.providers.llm.client import ClientFormat
 from elision.providers.shared.base_renderer import ViewRenderer
 from elision.providers.shared.json_reading import Json
-from elision.providers.streaming.response_findings import ApiObserver, dump_json
+from elision.providers.streaming.rounds import ApiObserver, dump_json
 from elision.providers.streaming.sse import format_event
 from elision.providers.streaming.streamed_response import ProviderFormat, StreamedResponse
 from elision.trajectory.usage import Usage

@@ -1,7 +1,4 @@
-"""The table of all APIs. A further one is a package of its own and a line here.
-
-Detect which API's messages these are.
-"""
+"""The table of all APIs, and which of them messages or tools belong to. A further API is a package and a line here."""
 
 from __future__ import annotations
 

@@ -121,10 +121,10 @@ _PLACES_KEPT: Final = 8
 _LINES_AT_ONCE: Final = 16
 #: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
 _INDEXES_KEPT: Final = 64
-#: Texts that stay split for all sessions of the process, and characters of the longest: 15 MB of code at most. A run is
-#: often found in what was found last, and splitting again would take longer than all the rest.
-_SPLIT_TEXTS: Final = 512
-_SPLIT_CHARACTERS: Final = 8_000
+#: Characters of the texts that stay split for all sessions of the process, and of the longest of them: 15 MB of code at
+#: most. A run is often found in what was found last, and splitting again would take longer than all the rest.
+_SPLIT_CHARACTERS: Final = 4_000_000
+_LONGEST_SPLIT: Final = 500_000
 #: Tokens that a run must save.
 LEAST_SAVING: Final = 60
 
@@ -287,8 +287,8 @@ class LineIndex:
                 return found
 
     def _split(self, text: str) -> NumberedLines:
-        if len(text) <= _SPLIT_CHARACTERS:
-            return _split_and_keep(text)
+        if len(text) <= _LONGEST_SPLIT:
+            return _SPLIT_TEXTS.split(text)
         if text != self._newest[0]:
             self._newest = (text, split_lines(text))
         return self._newest[1]
@@ -412,7 +412,37 @@ class _Blocks:
 _blocks_by_index: WeakKeyDictionary[LineIndex, _Blocks] = WeakKeyDictionary()
 _LOCK: Final = Lock()
 
-_split_and_keep = lru_cache(_SPLIT_TEXTS)(split_lines)
+
+class _SplitTexts:
+    """The texts that were split last, up to `limit` characters of them. Threads may share it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: dict[str, NumberedLines] = {}
+        self._characters = 0
+        self._lock = Lock()
+
+    def split(self, text: str) -> NumberedLines:
+        """Return `text` split, as it was split before where that is kept."""
+        with self._lock:
+            found = self._kept.pop(text, None)
+            if found is not None:
+                # The one that was used last goes last.
+                self._kept[text] = found
+                return found
+        found = split_lines(text)
+        with self._lock:
+            if text not in self._kept:
+                self._characters += len(text)
+            self._kept[text] = found
+            while self._characters > self._limit:
+                oldest = next(iter(self._kept))
+                del self._kept[oldest]
+                self._characters -= len(oldest)
+        return found
+
+
+_SPLIT_TEXTS: Final = _SplitTexts(_SPLIT_CHARACTERS)
 
 
 def _hash_all_blocks(bodies: Sequence[Body], size: int) -> list[int]:

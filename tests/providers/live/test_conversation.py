@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from elision.gateway.json_bytes import encode_json
 from elision.manager.history import History
+from elision.providers.live.client_messages import parse_message
 from elision.providers.live.conversation import Conversation
-from elision.providers.live.parsed_message import parse_message
 from elision.providers.provider import Api
 from elision.providers.provider_table import PROVIDERS
 from tests.gateway.conversation_bytes import APIS, Json, make_history

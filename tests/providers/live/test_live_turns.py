@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.providers.live.live_turns import LiveTurns
+from elision.providers.live.conversation import LiveTurns
 from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.turn import Turn
 

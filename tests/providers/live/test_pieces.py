@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from elision.gateway.json_bytes import encode_json
-from elision.providers.live.parsed_message import parse_message
+from elision.providers.live.client_messages import parse_message
 from elision.providers.provider_table import PROVIDERS
 from elision.trajectory.foreign_text import PIECE
 

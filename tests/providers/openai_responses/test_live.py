@@ -9,7 +9,7 @@ import pytest
 
 from elision import Advanced
 from elision.manager import ContextManager
-from elision.providers.live.live_turns import LiveTurns
+from elision.providers.live.conversation import LiveTurns
 from elision.providers.openai_responses.messages import LiveOpenAIResponses
 from elision.stores.memory import MemoryStore
 from elision.testing.request_checks import find_problems

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.providers.shared.message_tags import TAG_FIELDS, MessageTags, find_tags, take_tags
+from elision.providers.shared.json_reading import TAG_FIELDS, MessageTags, find_tags, take_tags
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.providers.streaming.response_findings import add_usage, overlay_usage, select_counts
+from elision.providers.streaming.rounds import add_usage, overlay_usage, select_counts
 
 
 @pytest.mark.parametrize(

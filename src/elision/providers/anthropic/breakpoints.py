@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from elision.providers.live.parsed_message import ParsedMessage
+from elision.providers.live.client_messages import ParsedMessage
 from elision.providers.shared.json_reading import Json, list_in, list_objects, mapping_in, text_in
 
 #: Cache breakpoints in one request; automatic caching (top-level `cache_control`) takes one of them.

@@ -1,13 +1,10 @@
 """Anthropic Messages: content blocks, results and usage read into values, and views rendered as messages.
 
-Anthropic Messages: content blocks, results and usage read into values.
+Live, each result of a user message is a piece, and the other blocks are one more.
 
-Anthropic messages, live: in a user message each result is a piece, and the other blocks are one more.
-
-Render views as Anthropic messages: the system prompt apart, roles alternating, results first in the next message.
-
-Reasoning in clear text is left out: its signature was not recorded, and a thinking block without it is rejected. Sealed
-blocks go back as they were recorded. Each mark of the view puts a cache breakpoint on the last block before it.
+A request has the system prompt apart, alternating roles, and results first in the next message. Reasoning in clear text
+is left out: its signature was not recorded, and a thinking block without it is rejected. Sealed blocks go back as they
+were recorded. Each mark of the view puts a cache breakpoint on the last block before it.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from elision.providers.anthropic.breakpoints import THINKING_TYPES
-from elision.providers.live.parsed_message import BlockMessageDialect, Location, Piece
+from elision.providers.live.client_messages import BlockMessageDialect, Location, Piece
 from elision.providers.shared.base_renderer import (
     CONTINUE_TEXT,
     OPENING_TEXT,

@@ -21,7 +21,7 @@ from elision.providers.llm.answers import EndpointAnswer, EndpointFault, StopRea
 from elision.providers.llm.client import ClientFormat, Json, ModelQuirks
 from elision.providers.provider import Provider
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
-from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings, dump_json
+from elision.providers.streaming.rounds import ApiObserver, ResponseFindings, dump_json
 from elision.providers.streaming.sse import SseFrame, format_event
 from elision.trajectory.content import join_text
 from elision.trajectory.foreign_text import parse_object

@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.response_findings import parse_arguments, select_counts
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
+from elision.providers.streaming.rounds import (
+    AnswerRound,
+    Json,
+    RecallCall,
+    RoundEnd,
+    join_visible,
+    parse_arguments,
+    select_counts,
+)
 from elision.providers.streaming.streamed_response import MessageFormat, StreamedResponse
 
 #: Stop reasons of a response that was stopped before the model was done.

@@ -1,17 +1,13 @@
 """Gemini's generateContent: contents, calls, responses and usage read into values, and views rendered as contents.
 
-Gemini's generateContent: contents, function calls, function responses and usage read into values.
-
 A content is one message: a role and a list of parts. The API takes the names of fields in both of its spellings
 (`functionCall`, `function_call`), and its Python package writes the second where an object is dumped, so both are read.
-Shapes: https://ai.google.dev/api/caching#Content and the types of google-genai 3.4.
+Shapes: https://ai.google.dev/api/caching#Content and the types of google-genai 3.4. Live, each function response of a
+user's message is a piece, and the other parts are one more.
 
-Gemini's contents, live: in a user's message each function response is a piece, and the other parts are one more.
-
-Render views as Gemini's contents: the system instruction apart, responses right after the calls that they answer.
-
-Thoughts are left out. They go back only with the signature that the model gave to a part, which stays where a client's
-own messages are sent. A call that was recorded without one bears the words that the API takes in its place.
+A request has the system instruction apart, and responses right after the calls that they answer. Thoughts are left out.
+They go back only with the signature that the model gave to a part, which stays where a client's own messages are sent.
+A call that was recorded without one bears the words that the API takes in its place.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from elision.providers.live.parsed_message import BlockMessageDialect, Location, Piece
+from elision.providers.live.client_messages import BlockMessageDialect, Location, Piece
 from elision.providers.shared.base_renderer import (
     CONTINUE_TEXT,
     NO_RESULT_TEXT,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from elision.providers.live.live_turns import TurnSources
-from elision.providers.live.parsed_message import LiveDialect, Location, ParsedMessage
+from elision.providers.live.client_messages import LiveDialect, Location, ParsedMessage
+from elision.providers.live.conversation import TurnSources
 from elision.providers.shared.json_reading import Json
 from elision.trajectory.plan import Key
 from elision.trajectory.turn import Message, Observation, Turn

@@ -1,6 +1,6 @@
 """One client for models behind HTTP: the summarizer and the agent sit on it.
 
-What a model does not accept, learned from its refusals.
+What a model does not accept is learned from its refusals.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """OpenAI chat completions: messages, calls, results and usage read into values, and views rendered as messages.
 
-OpenAI chat completions: messages, tool calls, results and usage read into values.
-
 The dialect of many servers besides OpenAI's, so the common words of others are understood too: `reasoning_content`
-(DeepSeek, vLLM), `reasoning` (OpenRouter), `function_call` and role `function` (OpenAI before November 2023).
-
-OpenAI chat messages, live: every message is one piece.
-
-Render views as OpenAI chat messages.
+(DeepSeek, vLLM), `reasoning` (OpenRouter), `function_call` and role `function` (OpenAI before November 2023). Live,
+every message is one piece.
 
 Reasoning in clear text goes back as `reasoning_content`, the name that DeepSeek, vLLM and others read: it is counted,
 so it is sent. OpenAI's own models never show reasoning here, and servers that refuse the field refuse it to the client
@@ -19,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from elision.providers.live.parsed_message import LiveDialect, Location, Piece, read_plain_message
+from elision.providers.live.client_messages import LiveDialect, Location, Piece, read_plain_message
 from elision.providers.shared.base_renderer import (
     NO_RESULT_TEXT,
     JsonMessage,

@@ -3,9 +3,7 @@
 Limits: in a body, `logprobs` are those of the last round. A recall tool called by the legacy `function_call` is not
 recognised: the tools are never offered that way.
 
-Merge deltas into a message: texts are joined, list entries go by their `index`, null changes nothing.
-
-This follows the SDK's accumulator (openai 3.54), with two differences: what a server repeats in each delta (ids, types)
+Deltas are merged as the SDK's accumulator does, with two differences: what a server repeats in each delta (ids, types)
 is kept once, and texts are joined once, at the end.
 """
 
@@ -15,8 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.response_findings import parse_arguments
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, RoundEnd, join_visible, parse_arguments
 from elision.providers.streaming.streamed_response import (
     ChoiceStream,
     MessageFormat,

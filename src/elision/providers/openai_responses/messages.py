@@ -1,19 +1,13 @@
-"""OpenAI Responses: items and usage read into values, and views rendered as items.
-
-OpenAI Responses: items read into values. Types as of openai 3.52 (November 2026).
+"""OpenAI Responses: items and usage read into values, and views rendered as items. Types as of openai 3.52.
 
 A hosted tool whose item holds arguments *and* readable output (`mcp_call`, `file_search_call`, `code_interpreter_call`)
 is a call with its result; one whose output cannot be read (`web_search_call`, `image_generation_call`) stays opaque.
+Live, every item is one piece, and adjacent output items are one turn. A hosted tool whose item holds call and result at
+once stays as it is: nothing of it could be hidden alone.
 
-OpenAI Responses items, live: every item is one piece; adjacent output items are one turn.
-
-A hosted tool whose item holds call and result at once stays as it is: nothing of it could be hidden alone.
-
-Render views as OpenAI Responses items. Every request sends all of them (`store=False`).
-
-Sealed reasoning goes back as it was recorded, before what the model said or did next; without that it is rejected.
-Reasoning in clear text is left out: the service takes its own sealed items only. Item ids are left out, except those of
-reasoning and of hosted tools, which need them.
+Every request sends all items (`store=False`). Sealed reasoning goes back as it was recorded, before what the model said
+or did next; without that it is rejected. Reasoning in clear text is left out: the service takes its own sealed items
+only. Item ids are left out, except those of reasoning and of hosted tools, which need them.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from elision.providers.live.parsed_message import LiveDialect, Location, Piece, read_plain_message
+from elision.providers.live.client_messages import LiveDialect, Location, Piece, read_plain_message
 from elision.providers.shared.base_renderer import (
     JsonMessage,
     RecordedParts,

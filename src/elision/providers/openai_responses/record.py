@@ -22,7 +22,7 @@ from elision.providers.openai_responses.stream import ResponsesFormat, Responses
 from elision.providers.provider import Provider
 from elision.providers.shared.capabilities import OPENAI_MODELS, is_reasoning_model
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
-from elision.providers.streaming.response_findings import ApiObserver, ResponseFindings, dump_json
+from elision.providers.streaming.rounds import ApiObserver, ResponseFindings, dump_json
 from elision.providers.streaming.sse import SseFrame, format_event
 from elision.trajectory.content import join_text
 from elision.trajectory.foreign_text import parse_object

@@ -10,11 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from elision.providers.live.parsed_message import digest_pieces
+from elision.providers.live.client_messages import digest_pieces
 from elision.providers.openai_responses.messages import LiveOpenAIResponses
 from elision.providers.shared.json_reading import int_in, mapping_in, mappings_in, text_in
-from elision.providers.streaming.response_findings import parse_arguments
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd, join_visible
+from elision.providers.streaming.rounds import (
+    AnswerRound,
+    Json,
+    RecallCall,
+    Replacement,
+    RoundEnd,
+    join_visible,
+    parse_arguments,
+)
 from elision.providers.streaming.streamed_response import ProviderFormat, StreamedResponse
 
 _LIVE = LiveOpenAIResponses()

@@ -11,9 +11,7 @@ A recording may hold what a provider rejects. The renderer repairs it, always in
 - call ids that are empty, repeat or have forbidden letters are replaced in the call and in its result;
 - results come right after their call, and the user's words of the same turn after the results.
 
-Render views as one text, for agents that send a single prompt string instead of messages.
-
-The form is that of the published managers, to the byte:
+For agents that send a single prompt string, a view is one text, in the form of the published managers, to the byte:
 
     SYSTEM PROMPT
     TASK

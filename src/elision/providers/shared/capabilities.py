@@ -3,8 +3,6 @@
 Prices, windows and the shortest prefix that is cached are in `trajectory/prices.toml`. What a row means for an
 edit is in `bound_thinking.py`, `server_clearing.py` and `breakpoints.py`; sources and doubts are in
 docs/reference/providers.md.
-
-Names of OpenAI's models, which both of its APIs serve.
 """
 
 from __future__ import annotations

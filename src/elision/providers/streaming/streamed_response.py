@@ -1,13 +1,8 @@
-"""A response as a stream of events: each passes as it arrives, and is held from the first recall call on.
+"""One response for the client out of the upstream responses of all rounds: as a JSON body, or as a stream of events.
 
-A frame passes with its own bytes, unless its content must change. That happens only after a frame that was left out, or
-in a later round.
-
-Write one response for the client out of the upstream responses of all rounds: as a JSON body, or as a stream.
-
-Responses that offer several answers, in chat "choices" and at Gemini "candidates": the one with index 0 is read.
-
-The others pass unchanged in the first round, and are dropped in later ones.
+An event passes with its own bytes as it arrives, and is held from the first recall call on. It is written anew only
+after one that was left out, or in a later round. Of several answers (chat "choices", Gemini's "candidates") the one
+with index 0 is read; the others pass unchanged in the first round, and are dropped in later ones.
 """
 
 from __future__ import annotations
@@ -18,8 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from elision.providers.shared.json_reading import int_in, mappings_in
-from elision.providers.streaming.response_findings import UsageSum, dump_json
-from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd
+from elision.providers.streaming.rounds import AnswerRound, Json, RecallCall, Replacement, RoundEnd, UsageSum, dump_json
 from elision.providers.streaming.sse import FrameSplitter, SseFrame
 from elision.trajectory.foreign_text import parse_object
 
