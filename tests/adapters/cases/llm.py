@@ -32,7 +32,7 @@ class Script(llm.KeyModel):
     def execute(self, prompt, stream, response, conversation, key):
         self.keys.add(key)
         outputs = [getattr(part, "output", "") for message in prompt.messages for part in message.parts]
-        self.hidden = sum(output.startswith("[t") for output in outputs)
+        self.hidden = sum(output.startswith("[") for output in outputs)
         done = sum(message.role == "assistant" for message in prompt.messages)
         if done < 8:
             call = llm.ToolCall(tool_call_id=f"c{done}", name="look", arguments={"part": done})
