@@ -66,6 +66,20 @@ while True:
     messages.append({"role": "user", "content": results})
 print(answer.content[0].text)
 """
+#: The same chat over plain HTTP, for what is not about a client: to import one takes a second.
+PLAIN = """
+import json, os, urllib.request
+messages = [{"role": "user", "content": "Look at every file."}]
+headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-client"}
+while messages[-1]["role"] != "assistant":
+    body = json.dumps({"model": "gpt-5", "messages": messages}).encode()
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+    messages.append(json.load(urllib.request.urlopen(request))["choices"][0]["message"])
+    for call in messages[-1].get("tool_calls", ()):
+        output = f"{len(messages)} " + "row of text\\n" * 300
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": output})
+print(messages[-1]["content"])
+"""
 ENDINGS = ("import sys; sys.exit(3)", "raise RuntimeError('ours')")
 PROGRAMS = {"chat": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 
@@ -126,7 +140,7 @@ def test_a_program(name: str, provider: Playback, tmp_path: Path) -> None:
 
 def test_the_notes_can_be_switched_off(provider: Playback, tmp_path: Path) -> None:
     """The setting that silences the gateway's log silences them, too."""
-    done = run_program(CHAT, tmp_path, provider.url, ELISION_GATEWAY_LOG="none")
+    done = run_program(PLAIN, tmp_path, provider.url, ELISION_GATEWAY_LOG="none")
     assert (done.returncode, done.stdout, done.stderr) == (0, "I have seen all.\n", "")
 
 
@@ -146,7 +160,7 @@ def test_a_program_without_requests(program: str, said: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("ending", leave_to_soak(ENDINGS, ENDINGS[0]))
 def test_nothing_is_lost_at_any_end(ending: str, provider: Playback, tmp_path: Path) -> None:
     """Also where the program ends in the middle, right after an answer."""
-    done = run_program(f"{CHAT}\n{ending}", tmp_path, provider.url)
+    done = run_program(f"{PLAIN}\n{ending}", tmp_path, provider.url)
     assert done.returncode != 0
     assert "cannot schedule" not in done.stderr
     calls = read_calls(tmp_path)
@@ -159,7 +173,7 @@ def test_the_gateway_that_is_there_is_used(variable: str, provider: Playback, tm
     """Under `elision wrap`, and where base URLs lead to a gateway already, no second one is put in between."""
     options = {"gateway_upstream_openai": provider.url, "store": "memory:", "strategy": EAGER, "gateway_log": "none"}
     with GatewayThread(gateway_settings({}, Path("/nowhere"), gateway_port=0, **options)) as gateway:
-        done = run_program(CHAT, tmp_path, "http://127.0.0.1:9", **{variable: gateway.url})
+        done = run_program(PLAIN, tmp_path, "http://127.0.0.1:9", **{variable: gateway.url})
         assert len(gateway.worker.gateway.sessions) == 1
     assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr
     assert not (tmp_path / "agent.db").exists()
@@ -171,7 +185,8 @@ def test_a_fork_leaves_the_gateway_alone(provider: Playback, tmp_path: Path) -> 
     A base URL that the user set before decides where requests are forwarded to, if no setting does.
     """
     # An empty variable is a setting that nobody gave.
-    more = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "OPENAI_BASE_URL": f"{provider.url}/v1"}
+    unset = {"AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": "", "AGENT_CONTEXT_TOKENS": ""}
+    more = {**unset, "OPENAI_BASE_URL": f"{provider.url}/v1"}
     fork = "import os, warnings; warnings.simplefilter('ignore')\nif os.fork() == 0:\n    raise SystemExit\nos.wait()\n"
     done = run_program(fork + CHAT, tmp_path, "http://127.0.0.1:9", **more)
     assert (done.returncode, done.stdout) == (0, "I have seen all.\n"), done.stderr

@@ -24,6 +24,7 @@ from elision.study import manifest
 from elision.study.study_folder import StudyFolder
 from tests.cli.in_process import run_elision
 from tests.processes import PATIENCE, start_process
+from tests.soak import SOAK
 from tests.study.made_runs import hash_rows, read_rows, write_runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
@@ -143,12 +144,13 @@ def test_the_array_job_of_the_guide(runs: Path, whole: Path, tmp_path: Path) -> 
     command.write_text(f"#!{sys.executable}\n{SETTINGS}if __name__ == '__main__':\n    main()\n")
     command.chmod(0o700)
     path = f"{command.parent}:{os.environ['PATH']}"
-    for number in (1, 0, 1):
+    # In a soak one task is started again, and finds nothing to do.
+    for number in (1, 0, 1) if SOAK else (1, 0):
         environment = {**os.environ, "PATH": path, "SLURM_ARRAY_TASK_ID": str(number)}
         line = ["sh", "-c", f"{task} {shlex.join(OPTIONS)}"]
         done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-    assert ", 0 to do" in done.stderr
+    assert (", 0 to do" in done.stderr) == SOAK
     assert hash_rows(tmp_path / "study") == hash_rows(whole)
 
 

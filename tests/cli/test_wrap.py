@@ -39,7 +39,9 @@ def work(tmp_path: Path) -> Path:
 def test_a_gateway_of_its_own(provider: Playback, tmp_path: Path, work: Path) -> None:
     """The program's requests are masked on the way; its output and exit code are its own; one line says the rest."""
     home = tmp_path / "home"
-    done = run_wrap([*CLIENT, str(CALLS), "3"], make_environment(home, provider.url), work)
+    # With the vocabulary, as a user has it.
+    environment = make_environment(home, provider.url, AGENT_CONTEXT_TOKENS="")
+    done = run_wrap([*CLIENT, str(CALLS), "3"], environment, work)
     assert (done.returncode, done.stdout) == (3, "I have seen all.\n")
     assert provider.violations == []
     assert len(provider.requests) == CALLS

@@ -25,7 +25,8 @@ PATIENCE = 120.0
 def plain_environment(home: Path, **more: str) -> dict[str, str]:
     """What a program sees of ours: where programs are, and a home that is a test's own."""
     home.mkdir(parents=True, exist_ok=True)
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **more}
+    kept = {name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE")}
+    return {**kept, "HOME": str(home), "LANG": "C.UTF-8", **more}
 
 
 class LiteLLM:

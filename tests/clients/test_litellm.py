@@ -65,7 +65,7 @@ def worked_through(litellm: LiteLLM, url: str, way: str, run: Trajectory) -> Non
         follower.take(litellm.do(do, **options(url, model), **more, **follower.request))
 
 
-@pytest.mark.parametrize("way", sample_cases(WAYS, 2))
+@pytest.mark.parametrize("way", sample_cases(WAYS, 4))
 def test_a_run(litellm: LiteLLM, provider: Playback, way: str) -> None:
     """Every answer is the recorded one, every request upstream is sound, much is hidden, and it is one session."""
     with gateway(provider.url, strategy=FOLDING if way.endswith("stream") else EAGER) as door:

@@ -129,7 +129,8 @@ def start_folder(tmp_path: Path) -> Callable[[Path, str], Path]:
     return make
 
 
-@pytest.mark.parametrize("name", leave_to_soak(WRAPPED, "opencode", "qwen"))
+# Claude Code and Codex are wrapped with a server below.
+@pytest.mark.parametrize("name", leave_to_soak(WRAPPED, "claude", "codex", "opencode", "qwen"))
 def test_a_wrapped_agent(
     name: str, request: pytest.FixtureRequest, tmp_path: Path, start_folder: Callable[[Path, str], Path]
 ) -> None:

@@ -5,7 +5,6 @@ The packages come from the index and cache that `make setup` used; without eithe
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import make_index_environment
 from tests.soak import leave_to_soak
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,11 @@ def install(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 
 
 def _run(command: list[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "AGENT_CONTEXT"))}
+    clean = {
+        name: value
+        for name, value in make_index_environment().items()
+        if not name.startswith(("PYTHON", "AGENT_CONTEXT"))
+    }
     return subprocess.run(
         [str(part) for part in command],
         capture_output=True,

@@ -23,7 +23,7 @@ from elision.trajectory.tokens import Sizer, make_counter
 from tests.figures import ReportFigures
 from tests.manager.kill_trials import PATIENCE, STRATEGIES, hash_messages, start_fork_server
 from tests.manager.test_durable import recorded
-from tests.soak import SOAK
+from tests.soak import SOAK, pair_cases
 from tests.stores.implementations import STORES
 
 #: Calls that both prepare, unless it is the whole run.
@@ -109,8 +109,7 @@ def check_log(store: Store, turns: int) -> int:
     return folds
 
 
-@pytest.mark.parametrize("strategy", ["fold", "hybrid-fold"])
-@pytest.mark.parametrize("name", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(("name", "strategy"), pair_cases(["sqlite", "postgresql"], ["fold", "hybrid-fold"]))
 def test_two_at_once_send_what_one_sends(
     name: str, strategy: str, tmp_path: Path, report_figures: ReportFigures
 ) -> None:

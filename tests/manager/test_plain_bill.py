@@ -27,6 +27,7 @@ from tests.billed_provider import (
     make_results,
     make_step,
 )
+from tests.soak import pair_cases
 
 SHAPES: Final[tuple[Shape, ...]] = ("openai", "anthropic")
 STEPS: Final = 60
@@ -121,9 +122,8 @@ HABITS: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("habit", HABITS)
-def test_saved_is_what_the_plain_agent_pays_more(shape: Shape, habit: str) -> None:
+@pytest.mark.parametrize(("habit", "shape"), pair_cases(HABITS, SHAPES))
+def test_saved_is_what_the_plain_agent_pays_more(habit: str, shape: Shape) -> None:
     """Two agents do the same, one without Elision: what it is billed more is what Elision says it saved."""
     agent = Agent(shape, **HABITS[habit])
     check(agent.run(), agent, bill_plain_agent(shape, STEPS))

