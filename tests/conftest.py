@@ -73,7 +73,7 @@ LONGEST = (
     "testing/loop/test_closed_loop",
     "clients/test_coding_agents",
     "mcp/test_mcp_server",
-    "gateway/test_warm_up",
+    "gateway/test_assembly",
     "gateway/test_supervisor",
     "docs/test_recipes",
     "cli/test_gateway_demo",

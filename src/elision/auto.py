@@ -86,7 +86,11 @@ def start_gateway() -> str:
         notes = _SavingsNotes(locate_store(found.store)) if settings.log != "none" else None
         thread = GatewayThread(replace(settings, log="none"), notes.add_request if notes else None)
         thread.start()
-        _call_at_exit(_make_stop(thread, notes))
+        # It stops when the main thread has ended, while executors still take work: records are written by them.
+        # `atexit` is too late for that. The interpreter has no public place before it; executors use the same one, and
+        # what was registered last is called first.
+        register: Callable[..., Any] = getattr(threading, "_register_atexit", atexit.register)
+        register(_make_stop(thread, notes))
         url = thread.url
     os.environ.update(fill_variables(make_command_agent("").environment, url, "", os.environ))
     return url
@@ -103,16 +107,6 @@ def _make_stop(thread: GatewayThread, notes: _SavingsNotes | None) -> Callable[[
                 notes.print_savings()
 
     return stop
-
-
-def _call_at_exit(stop: Callable[[], None]) -> None:
-    """Call `stop` when the main thread has ended, while executors still take work: records are written by them.
-
-    `atexit` is too late for that. The interpreter has no public place before it; executors use the same one, and what
-    was registered last is called first.
-    """
-    register: Callable[..., Any] = getattr(threading, "_register_atexit", atexit.register)
-    register(stop)
 
 
 start_gateway()

@@ -200,11 +200,17 @@ def check_sessions(store: str, least: int) -> None:
     assert len(names) >= least, f"{len(names)} sessions, and not {least}: {names}"
 
 
-def check_tools_stand(record: LegRecord) -> None:
-    """Check that the tools of an agent are the same in all of its requests, from the first on."""
+def check_tools_stand(record: LegRecord, *, may_enter: bool = False) -> None:
+    """Check that the tools of an agent are the same in all of its requests, from the first on.
+
+    may_enter: whether more may follow them, once: the recall tools, which Elision adds as it first hides something.
+    """
     for agent, requests in split_by_agent(record.requests).items():
+        known = requests[0].tools
         for number, request in enumerate(requests, 1):
-            assert request.tools == requests[0].tools, f"{record.scenario}: {agent} has other tools in request {number}"
+            if may_enter and known == requests[0].tools == request.tools[: len(known)]:
+                known = request.tools
+            assert request.tools == known, f"{record.scenario}: {agent} has other tools in request {number}"
 
 
 def check_thinking_kept(record: LegRecord) -> None:

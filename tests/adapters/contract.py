@@ -34,6 +34,7 @@ class AdapterContract:
 
     LEAST_MASKED: results that the last request of 30 turns hides at least. MOST_COST: share of what everything costs.
     NEW_OBJECTS:  objects of a request that are new even where nothing is hidden, such as a system message.
+    TOOLS_ENTER:  whether Elision adds the recall tools, as it first hides something, and not the agent.
     ALLOWED:      tests that this framework cannot pass, and why.
     EXTRA:        of the package, which brings the framework; "" where it is named as the host.
     """
@@ -43,6 +44,7 @@ class AdapterContract:
     LEAST_MASKED: ClassVar[int] = 10
     MOST_COST: ClassVar[float] = 1.0
     NEW_OBJECTS: ClassVar[int] = 0
+    TOOLS_ENTER: ClassVar[bool] = False
     ALLOWED: ClassVar[Mapping[str, str]] = {}
     EXTRA: ClassVar[str] = ""
 
@@ -91,7 +93,7 @@ class AdapterContract:
         checks.check_objects(leg, self.NEW_OBJECTS)
         checks.check_recall(leg)
         checks.check_usage(leg, recordings.find_store(scenario), recordings.usage)
-        checks.check_tools_stand(leg)
+        checks.check_tools_stand(leg, may_enter=self.TOOLS_ENTER)
         assert checks.count_rewrites(leg.requests) <= 3
         everything = sum(message.tokens for message in leg.stored["thread-1"])
         assert max(sum(message.tokens for message in request.messages) for request in leg.requests) < everything

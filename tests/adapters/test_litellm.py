@@ -12,6 +12,7 @@ from tests.adapters.environments import Recordings
 class TestLiteLLM(AdapterContract):
     HOST = "litellm"
     HOOK = "tests.adapters.hooks.litellm:attach"
+    TOOLS_ENTER = True
     ALLOWED: ClassVar = {
         "test_bound_thinking": "its chat messages are OpenAI's: what precedes bound thinking stays as it is, unasked",
     }

@@ -18,7 +18,7 @@ from elision.testing.recorded_provider import Terms
 from elision.testing.scripted import ScriptedModel
 from elision.trajectory.trajectory import Trajectory
 from elision.trajectory.turn import Turn
-from tests.agent.test_http_models import SHAPES, Played, model
+from tests.agent.test_model import SHAPES, Played, model
 
 EAGER = "masking(window=2, schedule=every-turn, fold=false)"
 COUNT = commands(*(f"seq {number * 50} {number * 50 + 200}" for number in range(8)), id="count", task="Count.")

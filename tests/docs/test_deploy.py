@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 from elision.cli.app import app
 from elision.config.setting_keys import ALL_KEYS, GATEWAY_KEYS, PREFIX
 from elision.gateway import request_metrics
-from elision.gateway.app import OPEN_PATHS
+from elision.gateway.dashboard.pages import OPEN_PATHS
 from elision.gateway.settings import gateway_settings
 from elision.telemetry.metric_table import LABELS, METRICS
 

@@ -30,7 +30,7 @@ from tests.gateway.random_requests import (
     SeenRequest,
     TrialReport,
 )
-from tests.gateway.test_response_merger import said
+from tests.gateway.test_recall_rounds import said
 from tests.providers.streaming.provider_responses import parse_as_client
 
 

@@ -210,7 +210,7 @@ async def test_who_gives_up_does_not_have_a_bill_counted_twice() -> None:
             looks.append("ends")
             return super().sessions(**asked)
 
-    found = Budgets(make_settings(gateway_key_max_turns=9), Slow(), on_store_error=lambda error: None)
+    found = Budgets(make_settings(gateway_key_max_turns=9), Slow())
     asking = asyncio.ensure_future(found.check_key("k1"))
     await asyncio.to_thread(begun.wait, TIMEOUT_SECONDS)
     asking.cancel()

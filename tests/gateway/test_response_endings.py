@@ -13,7 +13,8 @@ from elision.gateway.recall_rounds import ResponseMerger
 from elision.providers.provider import Api
 from elision.providers.streaming.rounds import RecallCall
 from elision.providers.streaming.sse import FrameSplitter
-from tests.gateway.test_response_merger import APIS, expected, relayed, said, same, stop
+from tests.gateway.conversation_bytes import APIS
+from tests.gateway.test_recall_rounds import expected, relayed, said, same, stop
 from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,

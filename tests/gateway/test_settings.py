@@ -38,7 +38,7 @@ def test_the_sources(tmp_path: Path) -> None:
     environ = {"AGENT_CONTEXT_GATEWAY_PORT": "2", "AGENT_CONTEXT_GATEWAY_WORKERS": "3"}
     found = gateway_settings(environ, tmp_path, gateway_port=3)
     assert (found.port, found.workers, found.memory_bytes) == (3, 3, 2**30)
-    assert not found.recall
+    assert found.library.recall == "never"
     places = {entry.key.name: entry.place for entry in found.library.entries}
     assert places["gateway_port"] == "argument gateway_port"
     assert places["gateway_workers"] == "AGENT_CONTEXT_GATEWAY_WORKERS"

@@ -75,11 +75,7 @@ class ElisionCrew(SessionOwner):
             begun = self.calls.begin(session, messages, tools=_get_tools(rest, named), model=llm.model)
             token = _call.set(begun)
             try:
-                return send(begun.messages, *rest, **named)
-            except Exception as error:
-                if not begun.retry(error):
-                    raise
-                return send(begun.messages, *rest, **named)
+                return begun.send(lambda: send(begun.messages, *rest, **named))
             finally:
                 _call.reset(token)
 
@@ -90,11 +86,7 @@ class ElisionCrew(SessionOwner):
             begun = await self.calls.begin_async(session, messages, tools=_get_tools(rest, named), model=llm.model)
             token = _call.set(begun)
             try:
-                return await send_async(begun.messages, *rest, **named)
-            except Exception as error:
-                if not await begun.retry_async(error):
-                    raise
-                return await send_async(begun.messages, *rest, **named)
+                return await begun.send_async(lambda: send_async(begun.messages, *rest, **named))
             finally:
                 _call.reset(token)
 

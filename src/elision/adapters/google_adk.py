@@ -23,6 +23,7 @@ from elision.adapters.guarded_calls import (  # noqa: E402
     RecallDefinition,
     RequestParts,
     SessionOwner,
+    keep_due,
     list_recall_definitions,
 )
 from elision.adapters.mirror import Mirror, PlainMessage, dump_value  # noqa: E402
@@ -32,8 +33,6 @@ from elision.strategies.strategy import Strategy  # noqa: E402
 from elision.trajectory.usage import Usage  # noqa: E402
 
 _log: Final = logging.getLogger("elision.adapters")
-#: Calls whose response is awaited, at most. A run that was aborted leaves its call behind.
-_MOST_CALLS: Final = 1_000
 
 
 class ElisionAdkPlugin(SessionOwner, BasePlugin):
@@ -63,7 +62,7 @@ class ElisionAdkPlugin(SessionOwner, BasePlugin):
         SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **options)
         BasePlugin.__init__(self, name="elision")
         self._tools = [_RecallTool(self.calls, definition) for definition in list_recall_definitions()]
-        self._awaited: dict[tuple[str, str], GuardedCall[Any]] = {}
+        self._due: dict[tuple[str, str], GuardedCall[Any]] = {}
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         """Replace the contents of a request; ADK calls this."""
@@ -71,22 +70,20 @@ class ElisionAdkPlugin(SessionOwner, BasePlugin):
         describe = partial(_describe_call, callback_context, llm_request)
         call = await self.calls.begin_described_async(llm_request.contents, describe)
         llm_request.contents = call.messages
-        self._awaited[_identify_call(callback_context)] = call
-        while len(self._awaited) > _MOST_CALLS:
-            self._awaited.pop(next(iter(self._awaited)))
+        keep_due(self._due, _identify_call(callback_context), call)
 
     async def after_model_callback(self, *, callback_context: Any, llm_response: Any) -> None:
         """Record the usage of a call; ADK calls this, for each piece of a stream."""
         usage = llm_response.usage_metadata
         if usage is None or llm_response.partial:
             return
-        call = self._awaited.pop(_identify_call(callback_context), None)
+        call = self._due.pop(_identify_call(callback_context), None)
         if call is not None:
             call.record(_read_usage(usage))
 
     async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Exception) -> Any:
         """Send a request that was too long once more, shorter; ADK calls this. Returns the last response, or None."""
-        call = self._awaited.get(_identify_call(callback_context))
+        call = self._due.get(_identify_call(callback_context))
         if call is None or not await call.retry_async(error):
             return None
         llm_request.contents = call.messages
@@ -138,16 +135,12 @@ def _describe_call(context: Any, request: Any) -> CallDescription[Any]:
     config = request.config
     parts = RequestParts(model=request.model or "")
     if config.system_instruction is not None:
-        parts["system"] = _convert_system(config.system_instruction)
+        system = config.system_instruction
+        is_content = isinstance(system, types.Content)
+        parts["system"] = _dump_object(system) if is_content else {"parts": [{"text": dump_value(system)}]}
     if config.tools:
         parts["tools"] = [_dump_object(tool) for tool in config.tools if isinstance(tool, types.Tool)]
     return CallDescription(name=_name_session(context), mirror=_MIRROR, parts=parts)
-
-
-def _convert_system(system: Any) -> dict[str, Any]:
-    if isinstance(system, types.Content):
-        return _dump_object(system)
-    return {"parts": [{"text": dump_value(system)}]}
 
 
 def _read_usage(usage: Any) -> Usage:

@@ -2,17 +2,10 @@
 
 calls = GuardedCalls(sessions)
 call = calls.begin(thread, messages, mirror, tools=tools, system=system, model=model)
-try:
-    response = send(call.messages)
-except FrameworkOverflow as error:
-    if not call.retry(error):
-        raise
-    response = send(call.messages)
+response = call.send(lambda: send(call.messages))
 call.record(Usage.from_inclusive(prompt=…, output=…))
 
-Overflows that a framework knows by the type of its error, whatever the provider wrote in it.
-
-The options of an adapter that nobody writes code for: those of the environment and elision.toml.
+An adapter is a `SessionOwner`, which has the calls; `read_pool_options` is for one that no program configures.
 """
 
 from __future__ import annotations
@@ -20,7 +13,7 @@ from __future__ import annotations
 import copy
 import logging
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Never, Self, TypedDict, TypeVar, Unpack
@@ -38,12 +31,17 @@ from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
 
 _M = TypeVar("_M")
+_R = TypeVar("_R")
+_K = TypeVar("_K")
 
 _log: Final = logging.getLogger("elision.adapters")
 
 #: Most characters of a session's name and of an error in the log.
 _SHOWN_NAME: Final = 80
 _SHOWN_ERROR: Final = 500
+#: Most calls at the same time whose usage is due.
+_MOST_DUE: Final = 1_000
+NO_DEFERRED_TOOLS: Final = 'tools="defer": the framework declares its tools itself; set it in `elision serve` instead'
 #: What the model reads where a recall fails.
 RECALL_FAULT: Final = "nothing can be recalled now: Elision failed. Go on without it, or repeat the original action."
 
@@ -93,6 +91,30 @@ class GuardedCall(Generic[_M]):
         self._call = call
         self.messages = given
         self.view: ContextView | None = None
+
+    def send(self, send: Callable[[], _R], describe: Callable[[Exception], Exception] | None = None) -> _R:
+        """Return what `send` returns. It is called once more where its error says that the prompt was too long.
+
+        send: sends `messages`, which are fewer or shorter the second time. describe: returns the error to be read in
+            the place of one whose text does not say so.
+        """
+        try:
+            return send()
+        except Exception as error:
+            if not self.retry(describe(error) if describe else error):
+                raise
+            return send()
+
+    async def send_async(
+        self, send: Callable[[], Awaitable[_R]], describe: Callable[[Exception], Exception] | None = None
+    ) -> _R:
+        """Do as `send`, with the store and the summarizer off the event loop."""
+        try:
+            return await send()
+        except Exception as error:
+            if not await self.retry_async(describe(error) if describe else error):
+                raise
+            return await send()
 
     def retry(self, error: BaseException) -> bool:
         """Return whether to send `messages` once more, since `error` says that the prompt was too long.
@@ -176,9 +198,7 @@ class GuardedCalls:
             raise SettingError(f"{', '.join(options)}: give options to the Sessions that the adapter is given")
         defers = options.get("tools") == "defer" if sessions is None else sessions.defers_tools
         if defers and cache_control == "client":
-            raise SettingError(
-                'tools="defer": the framework declares its tools itself; set it in `elision serve` instead'
-            )
+            raise SettingError(NO_DEFERRED_TOOLS)
         if sessions is None:
             sessions = Sessions(strategy, **ContextOptions(**{"recall": "caller", **options}))
         return cls(sessions, cache_control=cache_control)
@@ -335,6 +355,19 @@ def _log_fault(name: str, error: Exception) -> None:
         _log.error("Elision failed in session %r; the agent continues without it: %s", shown, str(error)[:_SHOWN_ERROR])
     else:
         _log.exception("Elision failed in session %r; the agent continues without it", shown)
+
+
+def keep_due(due: dict[_K, GuardedCall[Any]], key: _K, call: GuardedCall[Any]) -> None:
+    """Keep a call until its usage is known. Only the newest are kept: a run that was aborted leaves its call behind."""
+    due[key] = call
+    if len(due) > _MOST_DUE:
+        del due[next(iter(due))]
+
+
+def join_betas(header: str, betas: Sequence[str]) -> str:
+    """Return the value of the header `anthropic-beta` with what a view needs; it names each beta once."""
+    known = [beta.strip() for beta in header.split(",") if beta.strip()]
+    return ",".join(dict.fromkeys([*known, *betas]))
 
 
 def state_overflow(error: object) -> Exception:

@@ -36,6 +36,7 @@ from elision.adapters.guarded_calls import (  # noqa: E402
     RecallDefinition,
     RequestParts,
     SessionOwner,
+    join_betas,
     list_recall_definitions,
     state_overflow,
 )
@@ -137,8 +138,7 @@ def _make_config(model: Any, call: GuardedCall[Any]) -> Any:
     if view is None or not view.extra:
         return GenerateConfig()
     headers = dict(model.config.extra_headers or {})
-    betas = [beta.strip() for beta in headers.get("anthropic-beta", "").split(",") if beta.strip()]
-    headers["anthropic-beta"] = ",".join(dict.fromkeys([*betas, *view.betas]))
+    headers["anthropic-beta"] = join_betas(headers.get("anthropic-beta", ""), view.betas)
     body = {**(model.config.extra_body or {}), **view.extra}
     return GenerateConfig(extra_body=body, extra_headers=headers)
 

@@ -59,24 +59,14 @@ class ElisionMiddleware(AgentMiddleware, SessionOwner):
     def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
         """Call the model with the messages that Elision made of the request's."""
         call = self.calls.begin_described(request.messages, lambda: _describe_request(request))
-        try:
-            response = handler(_change_request(request, call))
-        except Exception as error:
-            if not call.retry(error):
-                raise
-            response = handler(_change_request(request, call))
+        response = call.send(lambda: handler(_change_request(request, call)))
         record_usage(call, getattr(response, "result", [response]))
         return response
 
     async def awrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[Any]]) -> Any:
         """Do as `wrap_model_call`, with the store and the summarizer off the event loop."""
         call = await self.calls.begin_described_async(request.messages, lambda: _describe_request(request))
-        try:
-            response = await handler(_change_request(request, call))
-        except Exception as error:
-            if not await call.retry_async(error):
-                raise
-            response = await handler(_change_request(request, call))
+        response = await call.send_async(lambda: handler(_change_request(request, call)))
         record_usage(call, getattr(response, "result", [response]))
         return response
 

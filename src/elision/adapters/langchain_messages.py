@@ -41,7 +41,6 @@ _ROLES: Final = (
 )
 #: Blocks that name a call which `tool_calls` has too.
 _CALL_BLOCKS: Final = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta")
-
 _THINKING_BLOCKS: Final = ("thinking", "redacted_thinking", "reasoning")
 
 
@@ -162,11 +161,7 @@ def _make_openai_messages(message: BaseMessage) -> list[PlainMessage]:
         return []
     made: PlainMessage = {"role": role, "content": message.content}
     if isinstance(message.content, list):
-        blocks = [block for block in _list_blocks(message) if block.get("type") not in _CALL_BLOCKS]
-        made["content"] = [block for block in blocks if block.get("type") not in _THINKING_BLOCKS]
-        # Beside the content, as LiteLLM has it: in the content they would be a sign of Anthropic's shape.
-        if thoughts := [block for block in blocks if block.get("type") in _THINKING_BLOCKS]:
-            made["thinking_blocks"] = thoughts
+        made |= _split_content(message)
     if isinstance(message, AIMessage) and (calls := _list_calls(message)):
         made["tool_calls"] = [
             {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
@@ -175,6 +170,17 @@ def _make_openai_messages(message: BaseMessage) -> list[PlainMessage]:
     if isinstance(message, ToolMessage):
         made |= {"tool_call_id": message.tool_call_id, "name": message.name or ""}
     return [made]
+
+
+def _split_content(message: BaseMessage) -> PlainMessage:
+    """Return the fields that have the blocks of a message: the thinking ones beside the content, as LiteLLM has them.
+
+    In the content they would be a sign of Anthropic's shape.
+    """
+    blocks = [block for block in _list_blocks(message) if block.get("type") not in _CALL_BLOCKS]
+    thoughts = [block for block in blocks if block.get("type") in _THINKING_BLOCKS]
+    fields: PlainMessage = {"content": [block for block in blocks if block.get("type") not in _THINKING_BLOCKS]}
+    return {**fields, "thinking_blocks": thoughts} if thoughts else fields
 
 
 def _find_role(message: BaseMessage) -> str:

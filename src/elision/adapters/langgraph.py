@@ -60,25 +60,15 @@ class ElisionGraph(SessionOwner):
 
         def call_model(messages: Sequence[BaseMessage]) -> BaseMessage:
             call = self.calls.begin_described(messages, lambda: _describe_wrapped(model, messages))
-            try:
-                said = _bind_settings(model, call).invoke(call.messages)
-            except Exception as error:
-                if not call.retry(error):
-                    raise
-                said = _bind_settings(model, call).invoke(call.messages)
-            record_usage(call, [said])
-            return said
+            answer: BaseMessage = call.send(lambda: _bind_settings(model, call).invoke(call.messages))
+            record_usage(call, [answer])
+            return answer
 
         async def call_model_async(messages: Sequence[BaseMessage]) -> BaseMessage:
             call = await self.calls.begin_described_async(messages, lambda: _describe_wrapped(model, messages))
-            try:
-                said = await _bind_settings(model, call).ainvoke(call.messages)
-            except Exception as error:
-                if not await call.retry_async(error):
-                    raise
-                said = await _bind_settings(model, call).ainvoke(call.messages)
-            record_usage(call, [said])
-            return said
+            answer: BaseMessage = await call.send_async(lambda: _bind_settings(model, call).ainvoke(call.messages))
+            record_usage(call, [answer])
+            return answer
 
         return RunnableLambda(call_model, call_model_async)
 

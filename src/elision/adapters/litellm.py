@@ -8,13 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final, Never, Unpack
 
 from elision.adapters.frameworks import check_framework
-from elision.adapters.guarded_calls import CallDescription, GuardedCall, RequestParts, SessionOwner, read_pool_options
+from elision.adapters.guarded_calls import (
+    CallDescription,
+    GuardedCall,
+    RequestParts,
+    SessionOwner,
+    join_betas,
+    keep_due,
+    read_pool_options,
+)
 from elision.manager.advanced_options import CacheControl
 from elision.manager.context_options import ContextOptions
 from elision.manager.session_pool import Sessions
@@ -28,8 +35,6 @@ from litellm.integrations.custom_logger import CustomLogger  # noqa: E402
 
 #: The field that has the messages, for each function that is prepared.
 _FIELDS: Final = {"acompletion": "messages", "anthropic_messages": "messages", "aresponses": "input"}
-#: Calls at the same time whose usage is due.
-_MOST_DUE: Final = 1_000
 
 
 class ElisionCallback(CustomLogger, SessionOwner):
@@ -64,7 +69,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
         own = options if sessions is not None else ContextOptions(**{"recall": "never", **options})
         SessionOwner.__init__(self, strategy, *misplaced, sessions=sessions, **own)
         #: The call of each of LiteLLM's call ids, until its usage is recorded.
-        self._due: OrderedDict[str, GuardedCall[Any]] = OrderedDict()
+        self._due: dict[str, GuardedCall[Any]] = {}
 
     def answer_tool_call(self, session: str, tool: str, arguments: str | Mapping[str, Any]) -> str | None:
         """Return what the model reads for a call of a recall tool in `session`; None for other tools. Never raises."""
@@ -77,7 +82,7 @@ class ElisionCallback(CustomLogger, SessionOwner):
         if not isinstance(given, list) or kwargs.get("_agentic_loop_depth"):
             return None
         call = await self.calls.begin_described_async(given, lambda: _describe_request(kwargs, given))
-        self._keep_due(kwargs.get("litellm_call_id", ""), call)
+        keep_due(self._due, kwargs.get("litellm_call_id", ""), call)
         if call.view is None:
             return None
         changed = {**kwargs, field: call.messages, **call.view.extra}
@@ -85,8 +90,8 @@ class ElisionCallback(CustomLogger, SessionOwner):
             changed["tools"] = call.view.tools
         if call.view.betas:
             headers = dict(kwargs.get("extra_headers") or {})
-            known = [name for name in headers.get("anthropic-beta", "").split(",") if name]
-            changed["extra_headers"] = {**headers, "anthropic-beta": ",".join([*known, *call.view.betas])}
+            headers["anthropic-beta"] = join_betas(headers.get("anthropic-beta", ""), call.view.betas)
+            changed["extra_headers"] = headers
         if "model" in kwargs:
             # LiteLLM sends a prompt that is too long once more, to this model, from this very list of messages.
             changed.setdefault("context_window_fallback_dict", {kwargs["model"]: kwargs["model"]})
@@ -117,12 +122,6 @@ class ElisionCallback(CustomLogger, SessionOwner):
         if call is not None:
             call.record(response)
 
-    def _keep_due(self, call_id: str, call: GuardedCall[Any]) -> None:
-        self._due[call_id] = call
-        if len(self._due) > _MOST_DUE:
-            # Of a call that failed.
-            self._due.popitem(last=False)
-
 
 def __getattr__(name: str) -> Any:
     """Make `proxy` when it is first named: the callback that the proxy's configuration names."""
@@ -133,7 +132,7 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _make_proxy_callback() -> ElisionCallback:
-    """Return a callback with the settings of the environment and elision.toml, for clients that answer no recall."""
+    """Make a callback with the settings of the environment and elision.toml, for clients that answer no recall."""
     options = read_pool_options(os.environ)
     return ElisionCallback(options.pop("strategy"), **{**options, "recall": "never"})
 

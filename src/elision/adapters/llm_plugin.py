@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from elision.adapters.guarded_calls import read_pool_options
+from elision.adapters.guarded_calls import NO_DEFERRED_TOOLS, read_pool_options
+from elision.errors import SettingError
 from elision.manager.advanced_options import CacheControl
 from elision.manager.context import ContextManager
 from elision.manager.session_pool import Sessions
@@ -56,12 +57,19 @@ class _LateSessions(Sessions):
     def __init__(self) -> None:
         self._pool: Sessions | None = None
 
+    @property
+    def defers_tools(self) -> bool:
+        """Not before the settings are read; `open` refuses it then."""
+        return False
+
     def open(
         self, name: str, *, parent: str = "", model: str = "", cache_control: CacheControl | None = None
     ) -> ContextManager:
         """Do as `Sessions.open`. Raises SettingError where a setting is wrong, and StoreError."""
         if self._pool is None:
             options = read_pool_options(os.environ, cache_control="client")
+            if options.get("tools") == "defer":
+                raise SettingError(NO_DEFERRED_TOOLS)
             self._pool = Sessions(options.pop("strategy"), **options)
             atexit.register(self._pool.close)
         return self._pool.open(name, parent=parent, model=model, cache_control=cache_control)

@@ -6,10 +6,6 @@
     send(mirrored.restore(view))
 
 What the view left unchanged is restored as the very object that the framework gave. Nothing that it gave is modified.
-
-Tool definitions of OpenAI's shape, in which many frameworks hold them, as Anthropic takes them.
-
-Values of frameworks as text, for messages that Elision reads.
 """
 
 from __future__ import annotations
@@ -71,7 +67,8 @@ class MirroredMessages(Generic[_M]):
         An unchanged message is the very object, and a changed one a rebuilt copy. A message of which nothing is sent is
         left out. A summary is a new message of the user.
         """
-        places = self._list_places()
+        #: For each plain message: (index of the framework's message, its place among that one's parts).
+        places = [(index, part) for index, parts in enumerate(self.parts) for part in range(len(parts))]
         restored: list[_M] = []
         #: The message that is restored next, and what is sent of it.
         owner = -1
@@ -91,10 +88,6 @@ class MirroredMessages(Generic[_M]):
             sent_parts[part] = sent
         restored += self._restore_message(owner, sent_parts)
         return restored + self._list_untranslated(owner + 1, len(self.messages))
-
-    def _list_places(self) -> list[tuple[int, int]]:
-        """Return for each plain message: (index of the framework's message, its place among that one's parts)."""
-        return [(index, part) for index, parts in enumerate(self.parts) for part in range(len(parts))]
 
     def _restore_message(self, index: int, sent_parts: Mapping[int, PlainMessage]) -> list[_M]:
         """Return message `index` in a list: the very object where all its parts are sent unchanged; [] for nothing."""

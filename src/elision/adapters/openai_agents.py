@@ -75,7 +75,12 @@ class ElisionAgents(SessionOwner):
             if not isinstance(own_model, str | None | _ElisionModel) and data.agent.name not in warned:
                 warned.add(data.agent.name)
                 _log.warning("agent %r has a model object: nothing is hidden without wrap_model", data.agent.name)
-            _check_tools(data.agent)
+            if any(isinstance(tool, list | tuple) for tool in data.agent.tools):
+                # The SDK's own error names no cause.
+                raise SettingError(
+                    f"agent {data.agent.name[:60]!r} has a list among its tools: write tools=[..., *elision.tools], "
+                    "with a star"
+                )
             filtered: Any = data.model_data if inner_filter is None else inner_filter(data)
             return await filtered if hasattr(filtered, "__await__") else filtered
 
@@ -141,12 +146,7 @@ class _ElisionModel(Model):
     async def get_response(self, system_instructions: Any, input: Any, *rest: Any, **named: Any) -> Any:
         parts = {**dict(zip(_PARTS, rest, strict=False)), **named}
         call = await self._begin(system_instructions, input, parts)
-        try:
-            response = await self._inner.get_response(system_instructions, call.messages, **parts)
-        except Exception as error:
-            if not await call.retry_async(error):
-                raise
-            response = await self._inner.get_response(system_instructions, call.messages, **parts)
+        response = await call.send_async(lambda: self._inner.get_response(system_instructions, call.messages, **parts))
         call.record(_read_usage(response.usage))
         return response
 
@@ -192,14 +192,6 @@ class _ElisionModel(Model):
             return CallDescription(name=name, parent=parent, parts=found)
 
         return await self._calls.begin_described_async(given, describe)
-
-
-def _check_tools(agent: Any) -> None:
-    """Raise SettingError where the tools of an agent have a list among them: the SDK's own error names no cause."""
-    if any(isinstance(tool, list | tuple) for tool in agent.tools):
-        raise SettingError(
-            f"agent {agent.name[:60]!r} has a list among its tools: write tools=[..., *elision.tools], with a star"
-        )
 
 
 def _define_tool(tool: Any) -> dict[str, Any]:

@@ -5,7 +5,10 @@ agent = Agent(model, capabilities=[ElisionCapability("masking(window=10)")])
 
 from __future__ import annotations
 
-from typing import Any, Never, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Never, Unpack
 
 from elision.adapters.frameworks import check_framework
 from elision.adapters.guarded_calls import (
@@ -14,33 +17,35 @@ from elision.adapters.guarded_calls import (
     RecallDefinition,
     RequestParts,
     SessionOwner,
+    keep_due,
     list_recall_definitions,
 )
+from elision.adapters.mirror import Mirror, PlainMessage, make_anthropic_tool, read_message_text
 from elision.manager.context_options import ContextOptions
 from elision.manager.session_pool import Sessions
 from elision.strategies.strategy import Strategy
 
 check_framework("pydantic-ai-slim", "2.64.0", "pydantic-ai")
 
-from dataclasses import replace  # noqa: E402
-
 from pydantic_ai import RunContext, Tool  # noqa: E402
 from pydantic_ai.capabilities import AbstractCapability  # noqa: E402
 from pydantic_ai.exceptions import RetryModelRequest  # noqa: E402
-from pydantic_ai.messages import ModelMessage, ModelResponse  # noqa: E402
+from pydantic_ai.messages import (  # noqa: E402
+    BinaryContent,
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryPromptPart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestContext  # noqa: E402
 from pydantic_ai.toolsets import FunctionToolset  # noqa: E402
-
-from elision.adapters.pydantic_ai_messages import (  # noqa: E402
-    ANTHROPIC_MIRROR,
-    OPENAI_MIRROR,
-    find_system,
-    is_anthropic,
-    make_tools,
-)
-
-#: Calls whose response is due, in runs at the same time.
-_MOST_DUE = 1_000
 
 
 class ElisionCapability(AbstractCapability[Any], SessionOwner):
@@ -86,10 +91,7 @@ class ElisionCapability(AbstractCapability[Any], SessionOwner):
             call = await self.calls.begin_described_async(
                 request_context.messages, lambda: _describe_request(ctx, request_context)
             )
-            self._due[run] = call
-            if len(self._due) > _MOST_DUE:
-                # Of a run that was cancelled while it waited.
-                del self._due[next(iter(self._due))]
+            keep_due(self._due, run, call)
         return replace(
             request_context, messages=call.messages, model_settings=_make_settings(call, request_context.model_settings)
         )
@@ -126,11 +128,11 @@ def _find_session(ctx: RunContext[Any]) -> str:
 
 
 def _describe_request(ctx: RunContext[Any], request: ModelRequestContext) -> CallDescription[ModelMessage]:
-    anthropic = is_anthropic(request.model)
+    anthropic = _is_anthropic(request.model)
     parameters, settings = request.model_request_parameters, request.model_settings or {}
     parts = RequestParts(
-        tools=make_tools(parameters, anthropic=anthropic),
-        system=find_system(parameters, request.messages, anthropic=anthropic),
+        tools=_make_tools(parameters, anthropic=anthropic),
+        system=_find_system(parameters, request.messages, anthropic=anthropic),
         model=request.model.model_name,
     )
     if anthropic:
@@ -146,3 +148,194 @@ def _make_settings(call: GuardedCall[Any], settings: Any) -> Any:
         return settings
     made = {**(settings or {}), **{f"anthropic_{name}": value for name, value in call.view.extra.items()}}
     return {**made, "anthropic_betas": list(dict.fromkeys([*made.get("anthropic_betas", ()), *call.view.betas]))}
+
+
+def _is_anthropic(model: Any) -> bool:
+    """Return whether a model speaks Anthropic's own API, within the models that wrap it."""
+    for _ in range(20):
+        if any(kind.__name__ == "AnthropicModel" for kind in type(model).__mro__):
+            return True
+        if not hasattr(model, "wrapped"):
+            break
+        model = model.wrapped
+    return False
+
+
+def _find_system(parameters: Any, messages: Sequence[ModelMessage], *, anthropic: bool) -> str | None:
+    """Return the text that is sent beside the messages: the instructions, and to Anthropic all of the system's."""
+    texts = [part.content for part in parameters.instruction_parts or ()]
+    if anthropic:
+        parts = [part for message in messages if isinstance(message, ModelRequest) for part in message.parts]
+        texts = [part.content for part in parts if isinstance(part, SystemPromptPart)] + texts
+    return "\n\n".join(texts) or None
+
+
+def _make_tools(parameters: Any, *, anthropic: bool) -> list[dict[str, Any]]:
+    """Return the definitions of a request's tools, those for structured output too."""
+    functions = [
+        {"name": tool.name, "description": tool.description or "", "parameters": tool.parameters_json_schema}
+        for tool in (*parameters.function_tools, *parameters.output_tools)
+    ]
+    definitions = [{"type": "function", "function": function} for function in functions]
+    return [make_anthropic_tool(each) for each in definitions] if anthropic else definitions
+
+
+# -- OpenAI's shape ---------------------------------------------------------------------------------------------------
+
+
+def _make_openai_messages(message: ModelMessage) -> list[PlainMessage]:
+    """Return a plain message for each part of a request that is known, or one for a response."""
+    if isinstance(message, ModelRequest):
+        return [_make_openai_part(part) for part in message.parts if _is_known(part)]
+    texts: list[str] = []
+    thoughts: list[ThinkingPart] = []
+    calls: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            texts.append(part.content)
+        elif isinstance(part, ThinkingPart):
+            thoughts.append(part)
+        elif isinstance(part, ToolCallPart):
+            function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
+            calls.append({"id": part.tool_call_id, "type": "function", "function": function})
+    made: PlainMessage = {"role": "assistant", "content": "".join(texts)}
+    if thoughts:
+        made["reasoning_content"] = "\n".join(part.content for part in thoughts)
+    if any(part.signature for part in thoughts):
+        made["thinking_blocks"] = [_make_thought(part) for part in thoughts]
+    if calls:
+        made["tool_calls"] = calls
+    return [made]
+
+
+def _make_openai_part(part: Any) -> PlainMessage:
+    content = _list_content(part, _make_openai_image)
+    if _is_result(part):
+        return {"role": "tool", "tool_call_id": part.tool_call_id, "name": part.tool_name, "content": content}
+    return {"role": "system" if isinstance(part, SystemPromptPart) else "user", "content": content}
+
+
+def _make_openai_image(file: BinaryContent | ImageUrl) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": str(file.url if isinstance(file, ImageUrl) else file.data_uri)}}
+
+
+# -- Anthropic's shape ------------------------------------------------------------------------------------------------
+
+
+def _make_anthropic_messages(message: ModelMessage) -> list[PlainMessage]:
+    """Return a plain message for each part of a request that is known, or one for a response."""
+    if isinstance(message, ModelRequest):
+        return [_make_anthropic_part(part) for part in message.parts if _is_known_to_anthropic(part)]
+    blocks: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, ThinkingPart):
+            blocks.append(_make_thought(part))
+        elif isinstance(part, TextPart):
+            blocks.append({"type": "text", "text": part.content})
+        elif isinstance(part, ToolCallPart):
+            use = {"id": part.tool_call_id, "name": part.tool_name, "input": part.args_as_dict()}
+            blocks.append({"type": "tool_use", **use})
+    return [{"role": "assistant", "content": blocks}]
+
+
+def _make_anthropic_part(part: Any) -> PlainMessage:
+    content = _list_content(part, _make_anthropic_image)
+    if not _is_result(part):
+        return {"role": "user", "content": content}
+    result = {"type": "tool_result", "tool_use_id": part.tool_call_id, "content": content}
+    if getattr(part, "outcome", "retried") != "success":
+        result["is_error"] = True
+    return {"role": "user", "content": [result]}
+
+
+def _make_anthropic_image(file: BinaryContent | ImageUrl) -> dict[str, Any]:
+    if isinstance(file, ImageUrl):
+        return {"type": "image", "source": {"type": "url", "url": file.url}}
+    source = {"type": "base64", "media_type": file.media_type, "data": file.base64}
+    return {"type": "image", "source": source}
+
+
+def _make_thought(part: ThinkingPart) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": part.content, "signature": part.signature or ""}
+
+
+# -- what both shapes share -------------------------------------------------------------------------------------------
+
+
+def _is_result(part: Any) -> bool:
+    return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and bool(part.tool_name))
+
+
+def _is_known(part: Any) -> bool:
+    """Return whether a part of a request has a plain message. Others are sent with their request, unchanged."""
+    return isinstance(part, SystemPromptPart | UserPromptPart | ToolReturnPart | RetryPromptPart)
+
+
+def _is_known_to_anthropic(part: Any) -> bool:
+    """Return the same where the parts of the system are sent beside the messages."""
+    return _is_known(part) and not isinstance(part, SystemPromptPart)
+
+
+def _list_content(part: Any, make_image: Any) -> Any:
+    """Return the text of a part; a list of blocks where it has images or other files."""
+    if isinstance(part, ToolReturnPart):
+        items = [part.content] if isinstance(part.content, str) else part.content_items(mode="str")
+    elif isinstance(part, RetryPromptPart):
+        items = [part.model_response()]
+    else:
+        items = [part.content] if isinstance(part.content, str) else list(part.content)
+    if all(isinstance(item, str) for item in items):
+        return "\n".join(items)
+    return [_make_block(item, make_image) for item in items]
+
+
+def _make_block(item: Any, make_image: Any) -> dict[str, Any]:
+    if isinstance(item, ImageUrl) or (isinstance(item, BinaryContent) and item.is_image):
+        made: dict[str, Any] = make_image(item)
+        return made
+    text = item if isinstance(item, str) else getattr(item, "content", None)
+    return {"type": "text", "text": text if isinstance(text, str) else f"[{type(item).__name__}]"}
+
+
+def _rebuild_message(
+    message: ModelMessage, sent: Mapping[int, PlainMessage], has_plain: Callable[[Any], bool]
+) -> ModelMessage | None:
+    """Return a copy of a request whose hidden parts say what is sent; None where no part is left."""
+    if isinstance(message, ModelResponse):
+        return message
+    parts: list[Any] = []
+    place = 0
+    for part in message.parts:
+        if not has_plain(part):
+            parts.append(part)
+            continue
+        if place in sent:
+            parts.append(_rebuild_part(part, sent[place]))
+        place += 1
+    if len(parts) == len(message.parts) and all(one is two for one, two in zip(parts, message.parts, strict=True)):
+        return message
+    return replace(message, parts=parts) if parts else None
+
+
+def _rebuild_part(part: Any, sent: PlainMessage) -> Any:
+    content = sent["content"]
+    if _is_result(part) and isinstance(content, list) and content[0].get("type") == "tool_result":
+        content = content[0]["content"]
+    # Blocks are those of the part itself: what is hidden has a text. Cache breakpoints are the framework's to set.
+    text = content if isinstance(content, str) else read_message_text({"content": content})
+    given = _list_content(part, _make_openai_image)
+    if text == (given if isinstance(given, str) else read_message_text({"content": given})):
+        return part
+    return replace(part, content=text)
+
+
+def _make_user_message(text: str) -> ModelMessage:
+    return ModelRequest(parts=[UserPromptPart(text)])
+
+
+OPENAI_MIRROR: Final[Mirror[ModelMessage]] = Mirror(
+    _make_openai_messages, partial(_rebuild_message, has_plain=_is_known), _make_user_message
+)
+ANTHROPIC_MIRROR: Final[Mirror[ModelMessage]] = Mirror(
+    _make_anthropic_messages, partial(_rebuild_message, has_plain=_is_known_to_anthropic), _make_user_message
+)

@@ -23,6 +23,7 @@ from elision.adapters.guarded_calls import (  # noqa: E402
     GuardedCall,
     RequestParts,
     SessionOwner,
+    join_betas,
     list_recall_definitions,
     state_overflow,
 )
@@ -133,8 +134,7 @@ def _extend_model(model: Any, view: ContextView) -> Any:
         params = dict(config.get("params") or {})
         headers = dict(params.get("extra_headers") or {})
         known = headers.get("anthropic-beta") or model.client.default_headers.get("anthropic-beta") or ""
-        betas = [beta.strip() for beta in str(known).split(",") if beta.strip()]
-        headers["anthropic-beta"] = ",".join(dict.fromkeys([*betas, *view.betas]))
+        headers["anthropic-beta"] = join_betas(str(known), view.betas)
         params["extra_headers"] = headers
         params["extra_body"] = {**(params.get("extra_body") or {}), **view.extra}
         config["params"] = params

@@ -1,11 +1,9 @@
-"""What the agent acts on, tools and the results of actions, and what it needs of a context manager.
+"""What the agent acts on: tools, the results of actions, a real shell; and what it needs of a context manager.
 
 `elision.ContextManager` is such a context, and a test may bring its own.
 
-A real shell: each command is a subprocess in a folder, with limits of time and output.
-
-The model's command is run as it stands; nothing of ours is put into it. It gets its own process group, so that a
-time-out ends everything it started, and an environment without credentials.
+In the shell each command is a subprocess in a folder, with limits of time and output. The command is run unchanged. It
+gets its own process group, so that a time-out ends everything it started, and an environment without credentials.
 """
 
 from __future__ import annotations
@@ -111,6 +109,8 @@ class ConversationKeeper(Protocol):
 
     def keep(self, messages: Sequence[Json], *, system: Any = None, tools: Any = None) -> Costs: ...
 
+
+# -- a shell ----------------------------------------------------------------------------------------------------------
 
 #: How an agent may say that it is done, by the first line of an output (mini-swe-agent's word for it).
 SENTINEL = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"

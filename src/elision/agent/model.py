@@ -1,8 +1,7 @@
 """The model as the agent sees it: one method, an answer, one kind of error, and how often it is asked again.
 
-Models behind HTTP: any OpenAI-compatible server's chat completions, and Anthropic's messages.
-
-Requests go out by the client that summaries use (`providers/llm/client.py`); keys are given, sent, and never shown.
+Two are behind HTTP: any OpenAI-compatible server's chat completions, and Anthropic's messages. Their requests go out by
+the client that summaries use (`providers/llm/client.py`); keys are given, sent, and never shown.
 """
 
 from __future__ import annotations
@@ -16,6 +15,15 @@ from elision.errors import ElisionError, MissingExtra
 from elision.providers.llm.answers import EndpointAnswer, EndpointFault
 from elision.providers.llm.client import LlmClient
 from elision.providers.provider_table import PROVIDERS
+
+#: Seconds that an answer may take; models that think take minutes.
+ANSWER_SECONDS = 600.0
+#: Tokens of an answer where nobody says otherwise; Anthropic wants a number.
+MAX_TOKENS = 8_192
+#: Bytes of an answer that are read.
+LARGEST_ANSWER_BYTES = 20_000_000
+#: Causes that may be gone when the same request is sent again.
+_TEMPORARY_CAUSES: Final = frozenset(("timeout", "connection", "rate-limited", "server", "malformed"))
 
 Json: TypeAlias = Mapping[str, Any]
 #: Whose messages the agent and the model exchange.
@@ -102,16 +110,6 @@ class RetryPolicy:
                 self.sleep(min(self.longest_seconds, max(wait, error.wait_seconds or 0.0)))
                 wait *= 2
         return model.answer(prompt)
-
-
-#: Seconds that an answer may take; models that think take minutes.
-ANSWER_SECONDS = 600.0
-#: Tokens of an answer where nobody says otherwise; Anthropic wants a number.
-MAX_TOKENS = 8_192
-#: Bytes of an answer that are read.
-LARGEST_ANSWER_BYTES = 20_000_000
-#: Causes that may be gone when the same request is sent again.
-_TEMPORARY_CAUSES: Final = frozenset(("timeout", "connection", "rate-limited", "server", "malformed"))
 
 
 class _HttpModel:

@@ -161,7 +161,7 @@ def _run_gateway(settings: GatewaySettings, output: Output) -> int:
             from elision.gateway.supervisor import supervise  # one worker needs no other processes
 
             return supervise(settings, listening, announce)
-        serve_worker(settings, listening, announce)
+        serve_worker(settings, announce, listening_socket=listening)
     return 0
 
 

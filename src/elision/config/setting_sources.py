@@ -215,29 +215,26 @@ def _read_gateway_table(table: Any, text: str, file: str, inside: tuple[str, ...
 
 
 def _format_place(file: str, line: int) -> str:
-    if line:
-        return f"{file}:{line}"
-    return file
+    return f"{file}:{line}" if line else file
 
 
 def _find_file(environ: Mapping[str, str], folder: Path) -> tuple[Path | None, str]:
-    """The file to read, and what named it; None if there is none."""
+    """Return the file to read, and what named it; None if there is none. Raises SettingError where there are two."""
     variables = [_spell_variable(prefix, CONFIG) for prefix in (PREFIX, SPECIFIED_PREFIX)]
-    first, second = (environ.get(variable, "").strip() for variable in variables)
-    if first and second and first != second:
-        raise SettingError(f"{variables[0]} says {first}, but {variables[1]} says {second}; keep one of them")
-    if first or second:
-        return folder / (first or second), variables[0 if first else 1]
+    named = {variable: file for variable in variables if (file := environ.get(variable, "").strip())}
+    if len(set(named.values())) > 1:
+        first, second = (f"{variable} says {file}" for variable, file in named.items())
+        raise SettingError(f"{first}, but {second}; keep one of them")
+    for variable, file in named.items():
+        return folder / file, variable
     own = folder / FILE
     project = folder / PROJECT
-    shared = project.is_file() and _has_settings_table(project)
-    if own.is_file() and shared:
+    is_shared = project.is_file() and _has_settings_table(project)
+    if own.is_file() and is_shared:
         raise SettingError(f"{own} and [tool.elision] in {project} both have settings; keep one of them")
     if own.is_file():
-        return (own, "")
-    if shared:
-        return (project, "")
-    return (None, "")
+        return own, ""
+    return project if is_shared else None, ""
 
 
 def _has_settings_table(project: Path) -> bool:
@@ -267,18 +264,12 @@ def _parse_toml(text: str, path: Path) -> dict[str, Any]:
 def _find_inner(document: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     table: Any = document
     for name in names:
-        if isinstance(table, Mapping):
-            table = table.get(name)
-        else:
-            table = None
+        table = table.get(name) if isinstance(table, Mapping) else None
     return table
 
 
 def _read_table(document: dict[str, Any], path: Path, *, named: str) -> Mapping[str, Any]:
-    if path.name == PROJECT:
-        table = _find_inner(document, TABLE)
-    else:
-        table = document
+    table = _find_inner(document, TABLE) if path.name == PROJECT else document
     if not isinstance(table, Mapping):
         raise SettingError(f"{path}: no table [{'.'.join(TABLE)}] in it{f', which {named} asks for' if named else ''}")
     return table
@@ -294,9 +285,7 @@ def _read_text(path: Path) -> str:
 
 
 def _shorten_path(path: Path, folder: Path) -> str:
-    if path.is_relative_to(folder):
-        return str(path.relative_to(folder))
-    return str(path)
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)
 
 
 def _find_line(text: str, name: str, inside: tuple[str, ...]) -> int:

@@ -1,16 +1,14 @@
 """Put a gateway together: one store, one pool of connections, a context manager for each session.
 
-Serve sample requests before the first real one, so that this one imports, loads and compiles nothing.
-
-A gateway of its own with the worker's settings asks a provider of its own on loopback: a small session of each API,
-and one large request. It has a store in memory, no log and no metrics, so nothing is stored, billed or counted.
+`serve_sample_requests` warms it up, so that the first real request imports, loads and compiles nothing: a gateway with
+the worker's settings asks a provider on loopback for a small session of each API, and once with a large request. Its
+store is in memory, and it has no log and no metrics, so nothing is stored, billed or counted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -21,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from elision.errors import ElisionError, StoreError
+from elision.errors import StoreError
 from elision.gateway.budgets import SHADOW_PREFIX, Budgets
 from elision.gateway.live_sessions import SessionFactory, SessionRegistry
 from elision.gateway.proxy import Proxy
@@ -47,10 +45,10 @@ from elision.trajectory.state import State
 from elision.trajectory.tokens import EstimatingCounter, Sizer
 from elision.trajectory.turn import Action, Head, Message, Observation, Turn
 
-_log: Final = logging.getLogger("elision.gateway")
-
 #: APIs with models whose checked options are kept. Clients may name any model.
 MAX_CACHED_OPTIONS: Final = 64
+#: Bytes of a secret.
+_SECRET_BYTES: Final = 32
 
 
 def make_session_factory(settings: GatewaySettings, store: Store) -> SessionFactory:
@@ -120,18 +118,11 @@ def build_gateway(
         memory_bytes=settings.session_memory_bytes,
         idle_seconds=settings.session_idle_seconds,
     )
-    budgets = Budgets(settings, store, on_store_error=_log_unreadable_store, on_lease_failure=on_lease_failure)
+    budgets = Budgets(settings, store, on_lease_failure=on_lease_failure)
     secret = load_gateway_secret(settings, store)
     proxy = Proxy(settings, secret, sessions, upstream, budgets, listener)
     sockets = WebSocketRelays(settings, secret, upstream, budgets, listener)
     return Gateway(proxy, sessions, upstream, sockets)
-
-
-def _log_unreadable_store(error: ElisionError) -> None:
-    _log.error("what a key has spent could not be read, nothing is stopped for that: %s", error)
-
-
-_BYTES: Final = 32
 
 
 def load_gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
@@ -142,7 +133,7 @@ def load_gateway_secret(settings: GatewaySettings, store: Store) -> bytes:
     """
     if settings.secret is not None:
         return settings.secret.encode()
-    fresh = secrets.token_bytes(_BYTES)
+    fresh = secrets.token_bytes(_SECRET_BYTES)
     scheme, _, rest = settings.library.store.partition(":")
     if settings.off:
         return fresh
@@ -166,10 +157,10 @@ def keep_in_file(path: Path, fresh: bytes) -> bytes:
         ) from error
     except ValueError:
         found = b""
-    if len(found) < _BYTES:
+    if len(found) < _SECRET_BYTES:
         raise StoreError(
-            f"{path}: holds no secret ({2 * _BYTES} hex digits); restore the file, or delete it: then the sessions "
-            "of every client start again"
+            f"{path}: holds no secret ({2 * _SECRET_BYTES} hex digits); restore the file, or delete it: then the "
+            "sessions of every client start again"
         )
     return found
 
@@ -190,6 +181,8 @@ def _write_once(path: Path, fresh: bytes) -> None:
     finally:
         beside.unlink()
 
+
+# -- sample requests --------------------------------------------------------------------------------------------------
 
 #: Turns of the sample session, and lines of a result: enough that the default strategy hides some.
 _TURNS: Final = 12
@@ -364,9 +357,6 @@ async def _drop_message(message: Any) -> None:
     """Take an ASGI message for a client that there is not."""
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------
-
-
 def _encode_body(api: Api, sample: _ApiSample, turns: int, *, lines: int = _LINES, stream: bool = False) -> bytes:
     provider = PROVIDERS[api]
     head = Head(messages=(Message(role="user", content=make_content(f"Mend the parser in {lines} lines.")),))
@@ -392,9 +382,6 @@ def _make_turn(index: int, lines: int) -> Turn:
     )
 
 
-# -- the provider ------------------------------------------------------------------------------------------------------
-
-
 async def _answer_requests(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer the requests of one connection until it is closed."""
     with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -403,18 +390,15 @@ async def _answer_requests(reader: asyncio.StreamReader, writer: asyncio.StreamW
             body = json.loads(await reader.readexactly(int(head.partition("content-length:")[2].split()[0])))
             path = head.split()[1].partition("?")[0]
             sample = next(each for each in _SAMPLES.values() if path in (each.path.lower(), each.stream_path.lower()))
-            is_stream = body.get("stream") or path == sample.stream_path.lower()
-            kind, answer = _render_answer(sample, is_stream=is_stream)
+            if body.get("stream") or path == sample.stream_path.lower():
+                events = (
+                    f"event: {each.get('type', 'message')}\ndata: {json.dumps(each)}\n\n" for each in sample.events
+                )
+                kind, answer = "text/event-stream", "".join(events).encode()
+            else:
+                kind, answer = "application/json", json.dumps(sample.answer).encode()
             fields = f"content-type: {kind}\r\ncontent-length: {len(answer)}"
             writer.write(f"HTTP/1.1 200 OK\r\n{fields}\r\n\r\n".encode() + answer)
             await writer.drain()
     writer.close()
     await writer.wait_closed()
-
-
-def _render_answer(sample: _ApiSample, *, is_stream: bool) -> tuple[str, bytes]:
-    """Return the content type and the body."""
-    if not is_stream:
-        return "application/json", json.dumps(sample.answer).encode()
-    events = (f"event: {event.get('type', 'message')}\ndata: {json.dumps(event)}\n\n" for event in sample.events)
-    return "text/event-stream", "".join(events).encode()

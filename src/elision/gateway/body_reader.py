@@ -1,8 +1,6 @@
 """Read bodies: in pieces as they arrive, decompressed, and up to a limit.
 
-Read a request's body, up to the size that is parsed, within its time and with the memory that it reserved.
-
-Decompress bodies, in pieces as they arrive or at once, up to a limit.
+A request's body is read up to the size that is parsed, within its time and with the memory that it reserved.
 
 A body that cannot be decompressed here passes unchanged. `br` is one of them: no client is known that sends it, and
 its reader has no limit on its output, so it does not suit untrusted bytes.
@@ -32,16 +30,12 @@ class ClientDisconnected(Exception):  # noqa: N818 - reads as what it is at the 
 
 
 class RequestBodyReader:
-    """Reads a request's body. `close` releases the memory that it reserved.
-
-    length: as the client stated, None if it did not.
-    """
+    """Reads a request's body. `close` releases the memory that it reserved."""
 
     def __init__(self, receive: Receive, limits: AdmissionLimits, headers: Mapping[bytes, bytes]) -> None:
         self._receive = receive
         self._limits = limits
-        self.length = limits.read_content_length(headers)
-        self._reserved_bytes = min(self.length or 0, limits.settings.max_read_bytes)
+        self._reserved_bytes = min(limits.read_content_length(headers) or 0, limits.settings.max_read_bytes)
         self._held_bytes = 0
         self._size = 0
         self.is_complete = False
@@ -135,6 +129,8 @@ def _is_last_message(message: Mapping[str, Any]) -> bool:
         raise ClientDisconnected
     return not message.get("more_body", False)
 
+
+# -- decompression ----------------------------------------------------------------------------------------------------
 
 #: Encodings that can be read, as `content-encoding` and `accept-encoding` name them.
 ENCODINGS: Final = ("gzip", "deflate", "zstd")

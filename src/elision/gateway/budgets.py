@@ -9,6 +9,7 @@ without a session is in no log: the limits of its key apply, and only this proce
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
-from elision.errors import ElisionError, LimitError, StoreError, UnknownHandle
+from elision.errors import LimitError, StoreError, UnknownHandle
 from elision.gateway.key_leases import MAX_KEYS, USD, KeyLeases, LocalCounter, make_limit_list
 from elision.gateway.limits import RequestRefused
 from elision.gateway.request_record import RequestRecord
@@ -30,6 +31,8 @@ from elision.stores.store import LeasesSpending, SessionInfo, Store
 from elision.trajectory.events import Event, RequestSent
 from elision.trajectory.price_lookup import cost_reported_usage
 from elision.trajectory.prices import Prices
+
+_log: Final = logging.getLogger("elision.gateway")
 
 #: Between two looks into the store for one key.
 LOOK_SECONDS: Final = 2.0
@@ -65,9 +68,7 @@ class SessionSpend:
     @property
     def usd(self) -> float:
         """Return its cost: each call as reported, or its prompt's price (a chat stream without usage)."""
-        if self._ledger is not None:
-            return self._ledger.due_usd
-        return 0.0
+        return self._ledger.due_usd if self._ledger is not None else 0.0
 
     def add_events(self, info: SessionInfo, events: Sequence[Event]) -> None:
         """Add the events after those that were read."""
@@ -116,7 +117,7 @@ class _KeySpend:
 
 
 class Budgets:
-    """Checks limits. on_store_error: called where a store cannot be read; nothing is refused for that.
+    """Checks limits. Where a store cannot be read, nothing is refused.
 
     on_lease_failure: called each time when the counter of keys is lost. leases: None where no limit of keys is counted.
     """
@@ -126,13 +127,11 @@ class Budgets:
         settings: GatewaySettings,
         store: Store,
         *,
-        on_store_error: Callable[[ElisionError], None],
         on_lease_failure: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._store = store
-        self._on_store_error = on_store_error
         self._clock = clock
         self._keys: OrderedDict[str, _KeySpend] = OrderedDict()
         self._price_model = Options(
@@ -191,7 +190,10 @@ class Budgets:
             if self._clock() - key.looked_at >= LOOK_SECONDS:
                 key.calls_since = 0
                 # To its end, whoever gives up: two looks at once would count what is new twice.
-                await run_off_loop(partial(self._read_sessions, namespace, key))
+                try:
+                    await run_off_loop(partial(self._read_new, namespace, key))
+                except (StoreError, UnknownHandle) as error:
+                    _log.error("what a key has spent could not be read, nothing is stopped for that: %s", error)
                 key.looked_at = self._clock()
             reached = self._apply_limit(
                 _describe_reached("key", key.usd, settings.key_max_cost_usd, key.calls, settings.key_max_turns)
@@ -270,14 +272,8 @@ class Budgets:
             self._keys.popitem(last=False)
         return key
 
-    def _read_sessions(self, namespace: str, key: _KeySpend) -> None:
-        """Read what is new in the key's sessions."""
-        try:
-            self._read_new(namespace, key)
-        except (StoreError, UnknownHandle) as error:
-            self._on_store_error(error)
-
     def _read_new(self, namespace: str, key: _KeySpend) -> None:
+        """Read what is new in the key's sessions. Raises StoreError, UnknownHandle."""
         now = self._clock()
         everything = key.newest_change is None or now - key.full_look_at >= FULL_LOOK_SECONDS
         if everything or key.newest_change is None:

@@ -2,7 +2,7 @@
 
 prepared -> written after the response, with its usage, or while a slow provider works
 
-A request that a live session serves, as one value: what every step of its handling needs to know.
+`SessionRequest` is the request as one value: what every step of its handling needs to know.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from elision.providers.provider import Api
 from elision.trajectory.usage import Usage
 
 _log: Final = logging.getLogger("elision.gateway")
+
+#: Seconds that unwritten events wait for the response's usage, to be written with it.
+SAVE_WAIT_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,6 @@ class SessionRequest:
         self.record.cause = what
         self.record.why = type(error).__name__
         _log.error("session %s: %s failed, %s", self.session.name, what, then, exc_info=error)
-
-
-#: Seconds that unwritten events wait for the response's usage, to be written with it.
-SAVE_WAIT_SECONDS: Final = 0.25
 
 
 class CallRecorder:

@@ -1,7 +1,6 @@
-"""Report whether a worker lives, and whether it should be sent requests, to load balancers.
+"""Report to load balancers whether a worker lives, and whether it should be sent requests.
 
-Watch whether the store can be written: looked at in the background, and tried where a request could not write.
-
+Whether the store can be written is watched: looked at in the background, and tried where a request could not write.
 Requests go out either way. What changes is `/readyz`, a metric, and two lines of the log: one when the store is lost,
 one when it is back.
 """
@@ -126,10 +125,6 @@ def _find_problem(store: ChecksWrites, is_tried: bool) -> str:
     return ""
 
 
-#: What is asked -> whether it is as it should be.
-Checks = dict[str, bool]
-
-
 class HealthChecks:
     """Health and readiness.
 
@@ -168,7 +163,7 @@ class HealthChecks:
         with its cause. A worker that is not warm yet serves requests, and they wait longer.
         """
         problem = await self._monitor.find_problem()
-        checks: Checks = {
+        checks = {
             "store": not problem,
             "stored": not self._is_settling(),
             "upstream_configured": bool(self._settings.upstreams),

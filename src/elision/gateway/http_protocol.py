@@ -93,7 +93,10 @@ class HttpProtocol(HttpToolsProtocol):
                 # It stopped after the head. A view: many small requests in one piece are not copied for each other.
                 data = memoryview(data)[upgrade.args[0] :]
                 if self._is_socket():
-                    self._become_socket(bytes(data))
+                    self.scope["method"] = "GET"
+                    self.handle_websocket_upgrade()
+                    if data:
+                        self.transport.get_protocol().data_received(bytes(data))  # type: ignore[attr-defined]
                     return
                 self._parse_head_again()
 
@@ -107,12 +110,6 @@ class HttpProtocol(HttpToolsProtocol):
             return False
         url = httptools.parse_url(self.url)
         return find_socket_route(url.path, url.query or b"") is not None
-
-    def _become_socket(self, rest: bytes) -> None:
-        self.scope["method"] = "GET"
-        self.handle_websocket_upgrade()
-        if rest:
-            self.transport.get_protocol().data_received(rest)  # type: ignore[attr-defined]
 
     def _parse_head_again(self) -> None:
         """Parse the newest head without its `Upgrade`, so that the body after it is read. Raises HttpParserError.

@@ -60,9 +60,7 @@ class ClientIdentity:
     @property
     def family(self) -> str:
         """Return the family: only its histories are compared."""
-        if self.session:
-            return f"{self.namespace}/{self.session}"
-        return self.namespace
+        return f"{self.namespace}/{self.session}" if self.session else self.namespace
 
     @property
     def parent_family(self) -> str:
@@ -126,9 +124,7 @@ def _read_claude_code_id(value: Any) -> str:
     if user.startswith("{"):
         return text_in((parse_object(user) or {}).get("session_id"))
     found = re.search(r"_session_([0-9A-Fa-f-]{8,64})$", user)
-    if found:
-        return found[1]
-    return ""
+    return found[1] if found else ""
 
 
 def _read_codex_id(value: Any) -> str:
@@ -254,12 +250,8 @@ def _find_session_id(api: Api | None, headers: _Headers, body: BodyFields | None
         value = headers.get(name, "").strip()
         if value and (believed is None or believed.match(agent) or value == headers.get(_REPEATED_ID_HEADER)):
             return value
-    if body is not None:
-        return _find_session_id_in_body(api, body, agent)
-    return ""
-
-
-def _find_session_id_in_body(api: Api | None, body: BodyFields, agent: str) -> str:
+    if body is None:
+        return ""
     for whose, name, read, believed in _SESSION_FIELDS:
         meant = whose in (None, api) and (believed is None or believed.match(agent))
         if meant and (value := read(body.get_field(name)).strip()):

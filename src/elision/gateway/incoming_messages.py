@@ -4,17 +4,15 @@ A message is known by its bytes (a comparison in C), and where those differ by i
 dropped nulls and new ids are no change. A known message keeps its object, which is how the library recognizes it in
 constant time.
 
-Rounds of recall that the client did not see, put back into its messages.
+Rounds of recall that the client did not see are put back into its messages (`HiddenRounds`). After a recall the client
+gets one response instead of the model's call, the result and the model's answer. It sends that response back. Upstream
+the recall must be in its place, so `RecallExchanged` events name the history that ends with what the client was shown.
+That name contains no ids: a response may come again with other ids, and some clients write their own. So the client's
+messages keep their own ids.
 
-After a recall the client gets one response instead of the model's call, the result and the model's answer. It sends
-that response back. Upstream the recall must be in its place, so `RecallExchanged` events name the history that ends
-with what the client was shown. That name contains no ids: a response may come again with other ids, and some clients
-write their own. So the client's messages keep their own ids.
-
-Keep the tools of a session as their client first wrote them, where a later request only writes them otherwise.
-
-Providers put tools at the front of the prompt in the order and with the keys that a request has. So a client whose
-tools come from an unordered map loses the whole prompt cache at every call, and means nothing by it.
+The tools of a session stay as their client first wrote them (`ToolPins`). Providers put tools at the front of the
+prompt in the order and with the keys that a request has. So a client whose tools come from an unordered map loses the
+whole prompt cache at every call, and means nothing by it.
 """
 
 from __future__ import annotations
@@ -34,6 +32,10 @@ from elision.providers.live.conversation import Conversation
 from elision.trajectory.events import RecallExchanged
 from elision.trajectory.tool_definitions import OWN_TOOLS, TOOL_GROUPS
 
+#: Bytes of tools that are compared; larger ones would hold up other requests.
+MAX_TOOL_BYTES: Final = 256 * 1024
+#: Sets of tools that a session remembers: an agent may have some for planning, and others for work.
+MAX_TOOL_SETS: Final = 4
 _RAW: Final = attrgetter("raw")
 
 
@@ -258,12 +260,6 @@ def _get_call_name(call: Mapping[str, Any]) -> object:
     return call.get("name")
 
 
-#: Bytes of tools that are compared; larger ones would hold up other requests.
-MAX_BYTES: Final = 256 * 1024
-#: Sets of tools that a session remembers: an agent may have some for planning, and others for work.
-MAX_SETS: Final = 4
-
-
 class ToolPins:
     """The tools of one session, by what they say. Never shared by two sessions."""
 
@@ -275,7 +271,7 @@ class ToolPins:
     def knows(self, body: RequestBody) -> bool:
         """Return whether there is nothing to do: the tools have the bytes that are kept, or cannot be pinned."""
         raw = body.get_raw_field("tools")
-        return raw is None or len(raw) > MAX_BYTES or raw == self._refused or raw in self._first.values()
+        return raw is None or len(raw) > MAX_TOOL_BYTES or raw == self._refused or raw in self._first.values()
 
     def pin_tools(self, body: RequestBody) -> RequestBody:
         """Return `body` with the bytes that its tools had when they first came; `body` itself where they have them."""
@@ -283,7 +279,7 @@ class ToolPins:
         if raw is None or self.knows(body):
             return body
         says = read_meaning(raw)
-        if says is None or (says not in self._first and len(self._first) >= MAX_SETS):
+        if says is None or (says not in self._first and len(self._first) >= MAX_TOOL_SETS):
             self._refused = raw
             return body
         # Another request of the session may be the first one in this moment.

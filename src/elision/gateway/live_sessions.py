@@ -131,14 +131,14 @@ class LiveSession:
     def note_request(self, *, diverges: bool) -> None:
         """Count a request. diverges: whether its history differs from the session's."""
         if diverges:
-            self.divergences, self.steady_requests = (self.divergences + 1, 0)
-        else:
-            self.divergences, self.steady_requests = (self.divergences, self.steady_requests + 1)
-        if self.steady_requests >= STEADY_REQUESTS:
-            self.divergences = 0
-        if diverges:
+            self.divergences += 1
+            self.steady_requests = 0
             # What the provider refused may no longer be in the history.
             self.requests_to_bypass = 0
+            return
+        self.steady_requests += 1
+        if self.steady_requests >= STEADY_REQUESTS:
+            self.divergences = 0
 
     async def load_hidden_rounds(self, conversation: Conversation) -> None:
         """Load the rounds that other gateways stored, or this one before it was restarted.
@@ -464,10 +464,7 @@ def _keeps_messages(session: LiveSession, incoming: IncomingMessages, first: int
     digests = session.conversation.collect_digests(session.conversation.head_length)
     row = 0
     for place in range(first, len(incoming)):
-        if incoming.parse(place).digest in digests:
-            row = row + 1
-        else:
-            row = 0
+        row = row + 1 if incoming.parse(place).digest in digests else 0
         if row == 2:
             return True
     return False

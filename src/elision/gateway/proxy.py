@@ -53,8 +53,6 @@ _STATEFUL_FIELDS: Final = ("previous_response_id", "conversation", "thread")
 _WHOLE_HISTORY: Final = {"thread": "with thread=False the client sends its whole history"}
 #: The client fetches the answer later, by requests that pass through: a recall in it would be answered by nobody.
 _BACKGROUND_FIELD: Final = "background"
-
-
 #: What a compressed request mostly becomes at most: times its size, and in bytes. So much is made in a
 #: first step. For more, there must be room for the largest body that is read: an attack ends before it costs much.
 _USUAL_GROWTH: Final = 32
@@ -242,15 +240,15 @@ class Proxy:
         session: the bypassed session, if it has one. Its cost is known as of its newest step.
         """
         limit = self.budgets.session_check
-        told = session.newest_diagnostics if session is not None else None
-        said = ""
-        if session is not None and told is not None and limit is not None:
+        newest = session.newest_diagnostics if session is not None else None
+        reached = ""
+        if session is not None and newest is not None and limit is not None:
             messages = session.conversation.messages
             # An answer that only begins is no turn.
             turns = session.conversation.count_answers_from(0) - bool(messages and messages[-1].is_from_assistant)
-            said = limit(SessionStatus(turns=turns, costs=told.costs))
+            reached = limit(SessionStatus(turns=turns, costs=newest.costs))
         of_key = await self._find_key_limit(namespace, record, logged=False)
-        record.reached_limit = said or of_key
+        record.reached_limit = reached or of_key
 
     async def _find_key_limit(self, namespace: str, record: RequestRecord, *, logged: bool = True) -> str:
         """Return the limit that its key has reached; "" for none. Raises LimitError or RequestRefused where it is
@@ -291,10 +289,8 @@ class Proxy:
                 record.model = body.model
                 model_request = _build_model_request(route, headers, body, namespace)
             else:
-                if session is not None:
-                    before, known = (session.previous_body, session.conversation.copy())
-                else:
-                    before, known = (None, None)
+                before = session.previous_body if session is not None else None
+                known = session.conversation.copy() if session is not None else None
                 read = partial(_parse_large_request, route, headers, raw, namespace, before, known)
                 model_request = await run_off_loop(read, choose_executor(len(raw)))
             return model_request and replace(model_request, previous=session)
@@ -444,7 +440,7 @@ def _parse_large_request(
     before: PreviousBody | None,
     known: Conversation | None,
 ) -> _ModelRequest | None:
-    """Do the same from the bytes on, with everything that is slow for a large one, in any thread.
+    """Parse a request and its messages, which is slow for a large one; in any thread.
 
     before, known: the newest request of the session that it probably continues, and its conversation. Raises
     UnreadableBody.

@@ -1,11 +1,8 @@
-"""Write the client's reply: a response of the provider as it arrives, or an error in the provider's own format.
+"""Write the client's reply: a response of the provider as it arrives, a refusal of it, or an error of the gateway.
 
-The gateway's own errors, in the format of the provider that the client addresses.
-
-A client's SDK turns them into the exception for that status, with our message: that it is the gateway's, what happened,
-and what to do. They hold nothing of a request. `x-elision-error` distinguishes them from the provider's.
-
-Read and relay a provider's refusal: a response with an error's status.
+The gateway's own errors have the format of the provider that the client addresses. A client's SDK turns them into the
+exception for that status, with our message: that it is the gateway's, what happened, and what to do. They hold nothing
+of a request. `x-elision-error` distinguishes them from the provider's.
 """
 
 from __future__ import annotations
@@ -28,91 +25,18 @@ from elision.gateway.wire import ClientReply, ClientRequest, Headers
 from elision.providers.provider import Api, Provider
 from elision.providers.provider_table import DEFAULT_PROVIDER, PROVIDERS
 
+_log: Final = logging.getLogger("elision.gateway")
+
 #: Characters of a message; it may quote what a network library or a provider says.
 MAX_MESSAGE_CHARS: Final = 1_000
-
-
-class _StatusText(NamedTuple):
-    """The texts of a status.
-
-    kind: one word, where the cause has none. remedy: what to do, where the message does not say it.
-    """
-
-    kind: str
-    remedy: str
-
-
-_STATUS_TEXTS: Final[Mapping[int, _StatusText]] = {
-    400: _StatusText("bad-request", "Correct the request; nothing was sent to the provider."),
-    401: _StatusText("unauthorized", "Send the token that the gateway was started with."),
-    403: _StatusText("forbidden", "Ask the operator of the gateway to allow it."),
-    404: _StatusText("not-found", "Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1."),
-    408: _StatusText("request-timeout", "Send the request again; its body came too slowly."),
-    413: _StatusText("too-large", "Send a smaller request, or have the gateway's limit raised (max_body_bytes)."),
-    429: _StatusText(
-        "limit", "Raise it in the gateway's settings; it counts everything in the log, so waiting does not help."
-    ),
-    500: _StatusText("internal", "Send the header `x-elision: off` to bypass the gateway, and report this."),
-    502: _StatusText("upstream", "Try again; if it persists, `elision serve --check` tries the providers."),
-    503: _StatusText("unavailable", "Try again in a moment."),
-    504: _StatusText("upstream-timeout", "Try again; streamed answers need no long time limit."),
-    529: _StatusText("overloaded", "Try again in a moment."),
-}
-_ANY_REQUEST: Final = _STATUS_TEXTS[400]
-_ANY_FAILURE: Final = _STATUS_TEXTS[500]
-
-
-def make_error_response(
-    api: Api | None,
-    status: int,
-    message: str,
-    kind: str = "",
-    *,
-    remedy: str = "",
-    retry_after: float | None = None,
-) -> tuple[int, dict[str, str], bytes]:
-    """Return (status, headers, body) of an error of the gateway.
-
-    message: what happened, as half a sentence, without anything of the request. kind: the cause in one word, for
-    programs. remedy: what to do, as a sentence. retry_after: seconds; without it a 429 tells official clients not to
-    retry, since waiting does not help.
-    """
-    words = _STATUS_TEXTS.get(status) or (_ANY_REQUEST if status < 500 else _ANY_FAILURE)
-    if status == 429 and retry_after is not None:
-        remedy = remedy or "Try again after the seconds that `retry-after` names."
-    kind = kind or words.kind
-    body = _find_provider(api).host.make_error_body(
-        status, _make_sentence(message, remedy or words.remedy), f"elision_{kind}"
-    )
-    headers = {"content-type": "application/json", "x-elision-error": kind}
-    if retry_after is not None:
-        headers["retry-after"] = f"{retry_after:g}"
-    elif status == 429:
-        headers["x-should-retry"] = "false"
-    return status, headers, json.dumps(body, ensure_ascii=False).encode()
-
-
-def make_stream_error(api: Api | None, message: str, *, sequence: int = 0) -> bytes:
-    """Return an event that ends an incomplete stream; clients raise it. sequence: its number, for Responses."""
-    provider = _find_provider(api)
-    sentence = _make_sentence(message, "The answer is not complete: send the request again.")
-    return provider.make_stream_error(provider.host.make_error_body(502, sentence, "elision_cut"), sequence)
-
-
-def _find_provider(api: Api | None) -> Provider:
-    """Return the provider whose format an error has; the default one's on a path of no API."""
-    if api is None:
-        return DEFAULT_PROVIDER
-    return PROVIDERS[api]
-
-
-def _make_sentence(message: str, remedy: str) -> str:
-    """Return a printable sentence of bounded length: the message may quote others."""
-    printable = [character if character.isprintable() else " " for character in message[: 2 * MAX_MESSAGE_CHARS]]
-    text = " ".join("".join(printable).split())
-    if len(text) > MAX_MESSAGE_CHARS:
-        text = text[: MAX_MESSAGE_CHARS - 3] + "..."
-    return f"Elision gateway: {text.rstrip('.') or 'the request was refused'}. {remedy}"
+#: Bytes of an error's body that are read before its handling is decided.
+MAX_ERROR_BYTES: Final = 1_000_000
+#: What stands between quotes is a name (`'tool_use'`) where it has no space and is no longer than this.
+MAX_NAME_CHARS: Final = 60
+#: Not the apostrophe within a word.
+_QUOTED: Final = re.compile(r"(?<!\w)(['\"`])(.*?)\1(?!\w)", re.DOTALL)
+#: Shorter values may be part of any word.
+_MIN_CREDENTIAL_CHARS: Final = 4
 
 
 class ReplyWriter:
@@ -229,36 +153,7 @@ class ReplyWriter:
             await self.finish()
 
 
-#: What stands between quotes is a name (`'tool_use'`) where it has no space and is no longer than this.
-MAX_NAME_CHARS: Final = 60
-#: Not the apostrophe within a word.
-_QUOTED: Final = re.compile(r"(?<!\w)(['\"`])(.*?)\1(?!\w)", re.DOTALL)
-#: Shorter values may be part of any word.
-_MIN_CREDENTIAL_CHARS: Final = 4
-
-
-def sanitize_error(error: str, request: ClientRequest) -> str:
-    """Return `error` without the request's credentials and without words quoted of it."""
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
-    for value in list_credentials(headers, request.query):
-        # "Bearer sk-…": the key alone may be quoted; and what is quoted of the query may be as it was sent.
-        for part in (value, *value.split(), quote(value, safe="", errors="surrogateescape")):
-            if len(part) >= _MIN_CREDENTIAL_CHARS:
-                error = error.replace(part, "[credential]")
-    return _QUOTED.sub(_shorten_quote, error)
-
-
-def _shorten_quote(found: re.Match[str]) -> str:
-    quote, words = found.groups()
-    if len(words) > MAX_NAME_CHARS or any(map(str.isspace, words)):
-        return f"{quote}…{quote}"
-    return found[0]
-
-
-_log: Final = logging.getLogger("elision.gateway")
-
-#: Bytes of an error's body that are read before its handling is decided.
-MAX_ERROR_BYTES: Final = 1_000_000
+# -- refusals of the provider ------------------------------------------------------------------------------------------
 
 
 async def read_refusal(sent: SessionRequest, response: UpstreamResponse) -> tuple[ResponseFacts, bytes]:
@@ -267,6 +162,16 @@ async def read_refusal(sent: SessionRequest, response: UpstreamResponse) -> tupl
     observer = ResponseObserver.for_response(sent.api, response)
     observer.feed(body_start)
     return await observer.finish_async(), body_start
+
+
+async def _read_at_most(response: UpstreamResponse, limit: int) -> bytes:
+    """Read the body, up to the chunk that reaches beyond `limit` bytes."""
+    read = bytearray()
+    async for chunk in response.iter_chunks():
+        read += chunk
+        if len(read) > limit:
+            break
+    return bytes(read)
 
 
 async def relay_refusal(
@@ -308,11 +213,103 @@ def bypass_session(sent: SessionRequest, facts: ResponseFacts) -> None:
     )
 
 
-async def _read_at_most(response: UpstreamResponse, limit: int) -> bytes:
-    """Read the body, up to the chunk that reaches beyond `limit` bytes."""
-    read = bytearray()
-    async for chunk in response.iter_chunks():
-        read += chunk
-        if len(read) > limit:
-            break
-    return bytes(read)
+def sanitize_error(error: str, request: ClientRequest) -> str:
+    """Return `error` without the request's credentials and without words quoted of it."""
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
+    for value in list_credentials(headers, request.query):
+        # "Bearer sk-…": the key alone may be quoted; and what is quoted of the query may be as it was sent.
+        for part in (value, *value.split(), quote(value, safe="", errors="surrogateescape")):
+            if len(part) >= _MIN_CREDENTIAL_CHARS:
+                error = error.replace(part, "[credential]")
+    return _QUOTED.sub(_shorten_quote, error)
+
+
+def _shorten_quote(found: re.Match[str]) -> str:
+    quote, words = found.groups()
+    if len(words) > MAX_NAME_CHARS or any(map(str.isspace, words)):
+        return f"{quote}…{quote}"
+    return found[0]
+
+
+# -- the gateway's own errors ------------------------------------------------------------------------------------------
+
+
+class _StatusText(NamedTuple):
+    """The texts of a status.
+
+    kind: one word, where the cause has none. remedy: what to do, where the message does not say it.
+    """
+
+    kind: str
+    remedy: str
+
+
+_STATUS_TEXTS: Final[Mapping[int, _StatusText]] = {
+    400: _StatusText("bad-request", "Correct the request; nothing was sent to the provider."),
+    401: _StatusText("unauthorized", "Send the token that the gateway was started with."),
+    403: _StatusText("forbidden", "Ask the operator of the gateway to allow it."),
+    404: _StatusText("not-found", "Check the client's base URL: the gateway serves /v1, /openai/v1 and /anthropic/v1."),
+    408: _StatusText("request-timeout", "Send the request again; its body came too slowly."),
+    413: _StatusText("too-large", "Send a smaller request, or have the gateway's limit raised (max_body_bytes)."),
+    429: _StatusText(
+        "limit", "Raise it in the gateway's settings; it counts everything in the log, so waiting does not help."
+    ),
+    500: _StatusText("internal", "Send the header `x-elision: off` to bypass the gateway, and report this."),
+    502: _StatusText("upstream", "Try again; if it persists, `elision serve --check` tries the providers."),
+    503: _StatusText("unavailable", "Try again in a moment."),
+    504: _StatusText("upstream-timeout", "Try again; streamed answers need no long time limit."),
+    529: _StatusText("overloaded", "Try again in a moment."),
+}
+_ANY_REQUEST: Final = _STATUS_TEXTS[400]
+_ANY_FAILURE: Final = _STATUS_TEXTS[500]
+
+
+def make_error_response(
+    api: Api | None,
+    status: int,
+    message: str,
+    kind: str = "",
+    *,
+    remedy: str = "",
+    retry_after: float | None = None,
+) -> tuple[int, dict[str, str], bytes]:
+    """Return (status, headers, body) of an error of the gateway.
+
+    message: what happened, as half a sentence, without anything of the request. kind: the cause in one word, for
+    programs. remedy: what to do, as a sentence. retry_after: seconds; without it a 429 tells official clients not to
+    retry, since waiting does not help.
+    """
+    words = _STATUS_TEXTS.get(status) or (_ANY_REQUEST if status < 500 else _ANY_FAILURE)
+    if status == 429 and retry_after is not None:
+        remedy = remedy or "Try again after the seconds that `retry-after` names."
+    kind = kind or words.kind
+    body = _find_provider(api).host.make_error_body(
+        status, _make_sentence(message, remedy or words.remedy), f"elision_{kind}"
+    )
+    headers = {"content-type": "application/json", "x-elision-error": kind}
+    if retry_after is not None:
+        headers["retry-after"] = f"{retry_after:g}"
+    elif status == 429:
+        headers["x-should-retry"] = "false"
+    return status, headers, json.dumps(body, ensure_ascii=False).encode()
+
+
+def make_stream_error(api: Api | None, message: str, *, sequence: int = 0) -> bytes:
+    """Return an event that ends an incomplete stream; clients raise it. sequence: its number, for Responses."""
+    provider = _find_provider(api)
+    sentence = _make_sentence(message, "The answer is not complete: send the request again.")
+    return provider.make_stream_error(provider.host.make_error_body(502, sentence, "elision_cut"), sequence)
+
+
+def _find_provider(api: Api | None) -> Provider:
+    """Return the provider whose format an error has; the default one's on a path of no API."""
+    return DEFAULT_PROVIDER if api is None else PROVIDERS[api]
+
+
+def _make_sentence(message: str, remedy: str) -> str:
+    """Return a printable sentence of bounded length: the message may quote others."""
+    printable = [character if character.isprintable() else " " for character in message[: 2 * MAX_MESSAGE_CHARS]]
+    text = " ".join("".join(printable).split())
+    if len(text) > MAX_MESSAGE_CHARS:
+        text = text[: MAX_MESSAGE_CHARS - 3] + "..."
+    return f"Elision gateway: {text.rstrip('.') or 'the request was refused'}. {remedy}"

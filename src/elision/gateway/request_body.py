@@ -3,11 +3,9 @@
 msgspec splits one level of a body in C: its fields, and its messages, which stay bytes until one is decoded. The next
 body of the same conversation is parsed only from its first new byte: the shared part is found by comparing memory.
 
-Encode a view's messages: unchanged ones keep the client's bytes, the others as many of them as possible.
-
-Take tags out of a request that is forwarded without a session: providers reject fields that they do not know.
-
-Bodies that cannot hold a tag are recognized by a search of their bytes, and are not parsed.
+`MessageEncoder` writes a view's messages: unchanged ones keep the client's bytes, the others as many of them as
+possible. `remove_body_tags` takes tags out of a request that is forwarded without a session, since providers reject
+fields that they do not know.
 """
 
 from __future__ import annotations
@@ -24,18 +22,12 @@ from typing import Any, Final
 
 import msgspec
 
-from elision.errors import MissingExtra
 from elision.gateway.json_bytes import UnreadableBody, check_size, decode_json, patch_json
 from elision.providers.live.client_messages import ParsedMessage
 from elision.providers.provider import Api, Target
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.json_reading import TAG_FIELDS, take_tags, text_in
 from elision.trajectory.foreign_text import PIECE
-
-try:
-    import msgspec
-except ImportError as error:
-    raise MissingExtra("the gateway", "gateway") from error
 
 __all__ = ["PreviousBody", "RequestBody", "UnreadableBody", "decode_message"]
 
@@ -54,6 +46,13 @@ _MAX_TRIES: Final = 4
 
 _FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_decode_cached: Final = lru_cache(maxsize=32)(decode_json)
+#: One search for all names of fields with tags: it runs at the speed of a search for one of them.
+_FIELD_NAME: Final = re.compile(b'"(?:%b)"' % b"|".join(re.escape(name).encode() for name in sorted(TAG_FIELDS)))
+#: A letter, dot or underscore that JSON escapes without need: a name may be written so.
+_ESCAPED_NAME_CHARACTER: Final = re.compile(rb"\\u00(?:2[eE]|5[fF]|[67][0-9a-fA-F])")
+#: Bytes by which two pieces overlap: no name or escape is longer.
+_OVERLAP_BYTES: Final = max(map(len, TAG_FIELDS)) + 2
 
 
 def decode_message(raw: bytes) -> dict[str, Any]:
@@ -126,7 +125,7 @@ class RequestBody:
     def parse_if_small(
         cls, raw: bytes, api: Api, previous: PreviousBody | None, max_new_bytes: int, *, target: Target | None = None
     ) -> RequestBody | None:
-        """Do the same if at most `max_new_bytes` of `raw` are new; else return None. Raises UnreadableBody."""
+        """Parse `raw` if at most `max_new_bytes` of it are new; else return None. Raises UnreadableBody."""
         shared = previous.count_shared(raw) if previous is not None and previous.api == api else 0
         if len(raw) - (previous.find_end(shared) if previous is not None else 0) > max_new_bytes:
             return None
@@ -241,7 +240,10 @@ class RequestBody:
                 break
             # Only in the place of the field itself does another value change the field, and nothing else.
             before, after = self.raw[:at], self.raw[at + len(own) :]
-            found_fields = _decode_or_none(b"%bnull%b" % (before, after)) or {}
+            try:
+                found_fields = _FIELDS.decode(b"%bnull%b" % (before, after))
+            except ValueError:
+                continue
             if found_fields.get(name) == msgspec.Raw(b"null") and self._has_same_others(found_fields, name):
                 found = copy(self)
                 found.raw = b"%b%b%b" % (before, value, after)
@@ -314,18 +316,6 @@ class PreviousBody:
         return next(compress(count(1), map(not_, between)), shared)
 
 
-@lru_cache(maxsize=32)
-def _decode_cached(raw: bytes) -> Any:
-    return decode_json(raw)
-
-
-def _decode_or_none(raw: bytes) -> dict[str, msgspec.Raw] | None:
-    try:
-        return _FIELDS.decode(raw)
-    except ValueError:
-        return None
-
-
 def _split_list(raw: memoryview) -> list[bytes]:
     """Return the bytes of each message; a loop in Python, so that other threads can run between two."""
     messages = [bytes(message) for message in _LIST.decode(raw)]
@@ -368,7 +358,12 @@ class MessageEncoder:
     ) -> list[bytes]:
         """Return the bytes of each message of `view`, which was made of `messages`; `list_new` returns `new`."""
         for message, source in new:
-            self._encoded[id(message)] = message, _encode_changed(message, source, messages)
+            if source is None:
+                raw = msgspec.json.encode(message)
+            else:
+                # What it kept of the client's message keeps its bytes.
+                raw = patch_json(messages[source].raw, messages[source].json, message)
+            self._encoded[id(message)] = message, raw
         changed = {id(message): self._encoded[id(message)] for message in view if type(message) is not ParsedMessage}
         self._encoded = changed
         return [message.raw if type(message) is ParsedMessage else changed[id(message)][1] for message in view]
@@ -387,14 +382,6 @@ class MessageEncoder:
         return [(view[place], sources[place]) for place in new]
 
 
-def _encode_changed(message: Any, source: int | None, messages: Sequence[ParsedMessage]) -> bytes:
-    """Encode a replaced message: what it kept of the client's message keeps its bytes."""
-    if source is None:
-        return msgspec.json.encode(message)
-    own = messages[source]
-    return patch_json(own.raw, own.json, message)
-
-
 def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> list[int | None]:
     """Return for each message of a view the client's message that it was probably made of.
 
@@ -409,14 +396,6 @@ def _guess_sources(view: Sequence[Any], messages: Sequence[ParsedMessage]) -> li
         found.append(following if following >= 0 else None)
     found.reverse()
     return found
-
-
-#: One search for all names: it runs at the speed of a search for one of them.
-_FIELD_NAME: Final = re.compile(b'"(?:%b)"' % b"|".join(re.escape(name).encode() for name in sorted(TAG_FIELDS)))
-#: A letter, dot or underscore that JSON escapes without need: a name may be written so.
-_ESCAPED_NAME_CHARACTER: Final = re.compile(rb"\\u00(?:2[eE]|5[fF]|[67][0-9a-fA-F])")
-#: Bytes by which two pieces overlap: no name or escape is longer.
-_OVERLAP_BYTES: Final = max(map(len, TAG_FIELDS)) + 2
 
 
 def may_have_tags(raw: bytes) -> bool:

@@ -1,14 +1,12 @@
-"""The gateway's metrics as a table, and what each request adds to them.
+"""The gateway's metrics as a table, what each request adds to them, and the page for Prometheus with the library's too.
 
-`/metrics`: the library's metrics and the gateway's, for Prometheus. Needs the extra `prometheus`.
-
-Several workers report as one: each writes files into a shared folder, and any of them adds all files up.
+Needs the extra `prometheus`. Several workers report as one: each writes files into a shared folder, and any of them
+adds all files up.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +18,20 @@ from elision.telemetry.metric_table import MAX_MODELS, OTHER_LABEL, Metric, Samp
 from elision.telemetry.prometheus import Instrument, Prometheus, create_instrument
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.run_roles import ROLES
+from elision.trajectory.usage import Usage
+
+try:
+    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+    from prometheus_client.multiprocess import MultiProcessCollector
+except ImportError as error:
+    raise MissingExtra("metrics for Prometheus", "prometheus") from error
+
+#: The folder; prometheus_client reads it when it is imported, so a worker has it before it starts.
+FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
+#: Tenants with a label of their own in one worker; later ones are `other`.
+MAX_TENANTS: Final = 100
+#: Characters of a key's hash that are the label.
+TENANT_CHARS: Final = 9
 
 _PREFIX: Final = "agent_context_gateway_"
 
@@ -195,21 +207,9 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
 
 def label_cause(word: str) -> str:
     """Return the label of a cause."""
-    if word in _CAUSES:
-        return word
-    if word.startswith("upstream-"):
-        kind = f"{word[:-2]}xx"
-    else:
-        kind = ""
-    if kind in _CAUSES:
-        return kind
-    return OTHER_LABEL
-
-
-def make_gauge_samples(*, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> Iterator[Sample]:
-    """Yield the gauges of one worker."""
-    for metric, value in zip(GAUGES, (in_flight, waiting, held_bytes, sessions), strict=True):
-        yield Sample(metric, value, {})
+    if word.startswith("upstream-") and word not in _CAUSES:
+        word = f"{word[:-2]}xx"
+    return _limit_label("cause", word)
 
 
 def make_samples(record: RequestRecord) -> list[Sample]:
@@ -242,11 +242,17 @@ def make_samples(record: RequestRecord) -> list[Sample]:
     if record.cache_miss:
         samples.append(Sample(CACHE_MISSES, 1, {"reason": _limit_label("reason", record.cache_miss)}))
     if record.role and 200 <= record.status < 300:
-        role = {"role": record.role}
-        samples.append(Sample(ROLE_REQUESTS, 1, role))
-        if record.usage is not None:
-            parts = ((part, getattr(record.usage, part)) for part in LABELS["part"])
-            samples += [Sample(ROLE_TOKENS, tokens, {**role, "part": part}) for part, tokens in parts if tokens]
+        samples += _make_role_samples(record.role, record.usage)
+    return samples
+
+
+def _make_role_samples(role: str, usage: Usage | None) -> list[Sample]:
+    """Return what one answered request adds to the metrics of the role that made it."""
+    samples = [Sample(ROLE_REQUESTS, 1, {"role": role})]
+    if usage is not None:
+        for part in LABELS["part"]:
+            if tokens := getattr(usage, part):
+                samples.append(Sample(ROLE_TOKENS, tokens, {"role": role, "part": part}))
     return samples
 
 
@@ -261,23 +267,7 @@ def make_tenant_samples(record: RequestRecord, tenant: str) -> list[Sample]:
 
 
 def _limit_label(label: str, value: str) -> str:
-    if value in LABELS[label]:
-        return value
-    return OTHER_LABEL
-
-
-try:
-    from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-    from prometheus_client.multiprocess import MultiProcessCollector
-except ImportError as error:
-    raise MissingExtra("metrics for Prometheus", "prometheus") from error
-
-#: The folder; prometheus_client reads it when it is imported, so a worker has it before it starts.
-FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
-#: Tenants with a label of their own in one worker; later ones are `other`.
-MAX_TENANTS: Final = 100
-#: Characters of a key's hash that are the label.
-TENANT_CHARS: Final = 9
+    return value if value in LABELS[label] else OTHER_LABEL
 
 
 class MetricsPage:
@@ -315,10 +305,8 @@ class MetricsPage:
 
     def set_gauges(self, *, in_flight: int, waiting: int, held_bytes: int, sessions: int) -> None:
         """Set the gauges of this worker."""
-        for sample in make_gauge_samples(
-            in_flight=in_flight, waiting=waiting, held_bytes=held_bytes, sessions=sessions
-        ):
-            self._record_sample(sample)
+        for metric, value in zip(GAUGES, (in_flight, waiting, held_bytes, sessions), strict=True):
+            self._record_sample(Sample(metric, value, {}))
 
     def render(self) -> bytes:
         """Return the metrics of all workers in Prometheus's text format."""

@@ -1,6 +1,6 @@
-"""The record of one request: the same facts for metrics, the log line and the dashboard.
+"""The record of one request: the same facts for metrics and the log line.
 
-Write one line for each request on the logger `elision.gateway.requests`: its outcome, never its content.
+A request has one line on the logger `elision.gateway.requests`: its outcome, never its content.
 """
 
 from __future__ import annotations
@@ -18,6 +18,14 @@ from elision.telemetry.logs import format_line
 from elision.telemetry.metric_table import clean_model_name
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.usage import Usage
+
+LOGGER_NAME: Final = "elision.gateway.requests"
+#: Characters of a path or a reason.
+MAX_FACT_CHARS: Final = 300
+#: Redacted facts that are kept for the next lines.
+MAX_REDACTED_FACTS: Final = 4_096
+#: Facts whose text others chose; that of the rest is our own.
+_FOREIGN_FACTS: Final = ("path", "session", "model", "cache_miss", "cause", "why")
 
 #: How a request went out. view: as decided. same: nothing was to be hidden. shadow: decided and not done. passed: not
 #: ours to decide on (off, another path, unreadable). failed: we failed, so it went as it came. refused: not sent.
@@ -92,22 +100,11 @@ class RequestRecord:
     @property
     def diagnostics(self) -> Diagnostics | None:
         """Return those of its newest step."""
-        if self.step_diagnostics:
-            return self.step_diagnostics[-1]
-        return None
+        return self.step_diagnostics[-1] if self.step_diagnostics else None
 
 
 #: Told of every request when it is over.
 RequestListener: TypeAlias = Callable[[RequestRecord], None]
-
-
-LOGGER_NAME: Final = "elision.gateway.requests"
-#: Characters of a path or a reason.
-MAX_FACT_CHARS: Final = 300
-#: Redacted facts that are kept for the next lines.
-MAX_REDACTED_FACTS: Final = 4_096
-#: Facts whose text others chose; that of the rest is our own.
-_FOREIGN_FACTS: Final = ("path", "session", "model", "cache_miss", "cause", "why")
 
 
 class RequestLog:
@@ -125,10 +122,7 @@ class RequestLog:
         )
 
     def log_request(self, record: RequestRecord) -> None:
-        if record.cause or record.status >= 500:
-            level = logging.WARNING
-        else:
-            level = logging.INFO
+        level = logging.WARNING if record.cause or record.status >= 500 else logging.INFO
         if self._log.isEnabledFor(level):
             facts = collect_facts(record)
             for name in _FOREIGN_FACTS:
@@ -199,9 +193,7 @@ def choose_form(form: Literal["auto", "none", "text", "json"]) -> Literal["none"
     """Return the form of log lines; auto: text if standard error is a terminal, JSON elsewhere."""
     if form != "auto":
         return form
-    if sys.stderr.isatty():
-        return "text"
-    return "json"
+    return "text" if sys.stderr.isatty() else "json"
 
 
 def log_to_stderr(form: Literal["none", "text", "json"]) -> None:

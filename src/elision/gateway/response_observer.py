@@ -124,9 +124,7 @@ class ResponseObserver:
     @property
     def held_bytes(self) -> int:
         """Return how many bytes `finish` has yet to read."""
-        if self._reader is not None:
-            return self._reader.held_bytes
-        return 0
+        return self._reader.held_bytes if self._reader is not None else 0
 
     def finish(self) -> ResponseFacts:
         """Return the facts; the body is over, or no more of it will come. A second call returns the same."""
@@ -208,9 +206,7 @@ def _extract_error(failure: Any) -> str:
     if not isinstance(failure, str) or not failure:
         return "an error without a message"
     line = " ".join(_REDACTION.redact_text(failure[: 4 * MAX_ERROR_CHARS]).split())
-    if len(line) <= MAX_ERROR_CHARS:
-        return line
-    return f"{line[: MAX_ERROR_CHARS - 3]}..."
+    return line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 3]}..."
 
 
 def _first_text(error: Json) -> str:

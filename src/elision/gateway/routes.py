@@ -65,19 +65,31 @@ _SAFE: Final = "!\"$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 
 def find_route(method: str, raw_path: bytes, query: bytes, headers: Container[str]) -> Route | None:
     """Return where a request goes; None if it is for no provider. headers: their names, in lower case."""
-    first, slash, rest = raw_path[1:].partition(b"/")
-    if raw_path[:1] != b"/" or not (first in _PREFIXES or first in _VERSIONS) or _has_dot_segment(raw_path):
+    segments = unquote_to_bytes(raw_path).replace(b"\\", b"/").split(b"/")
+    if raw_path[:1] != b"/" or b".." in segments or b"." in segments:
         return None
+    first, slash, rest = raw_path[1:].partition(b"/")
     rest = slash + rest
-    named = _PREFIXES.get(first) or _VERSIONS.get(first)
-    version = b"" if first in _PREFIXES else first
-    if named and not version:
-        own = next((each for each in named.versions if (rest + b"/").startswith(b"/%b/" % each)), b"")
-        if own:
-            version = own
-            rest = rest[1 + len(own) :]
+    if first in _PREFIXES:
+        named = _PREFIXES[first]
+        version = next((each for each in named.versions if (rest + b"/").startswith(b"/%b/" % each)), b"")
+        if version:
+            rest = rest[1 + len(version) :]
         elif _ROOTED.match(rest):
             return Route(api=None, upstream=named.name, kind="pass", path=rest, query=query, is_rooted=True)
+        return _route_below_version(method, named, version, rest, query, headers)
+    if first in _VERSIONS:
+        return _route_below_version(method, _VERSIONS[first], first, rest, query, headers)
+    return None
+
+
+def _route_below_version(
+    method: str, named: Host | None, version: bytes, rest: bytes, query: bytes, headers: Container[str]
+) -> Route:
+    """Return the route of a path below an API's version. named: the provider that the path names, if it does.
+
+    version: as the path has it; b"" without one.
+    """
     meant = _SLASHES.sub(b"/", unquote_to_bytes(rest)).rstrip(b"/")
     provider, purpose = _find_api(meant) if method == "POST" else (None, "pass")
     target = None
@@ -120,14 +132,7 @@ def build_url(base: str, route: Route) -> str:
     """
     root, version = _split_base(base, route.upstream)
     place = (root if route.is_rooted else root + version) + quote_from_bytes(route.path, safe=_SAFE)
-    if route.query:
-        return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}"
-    return place
-
-
-def _has_dot_segment(path: bytes) -> bool:
-    segments = unquote_to_bytes(path).replace(b"\\", b"/").split(b"/")
-    return b".." in segments or b"." in segments
+    return f"{place}?{quote_from_bytes(route.query, safe=_SAFE)}" if route.query else place
 
 
 def _guess_host(meant: bytes, headers: Container[str]) -> Host:

@@ -1,6 +1,6 @@
 """The sockets of one worker: uvicorn, with time limits for slow clients, and a graceful stop.
 
-A gateway in a thread of this process: for notebooks, demonstrations, and tests that want a real one.
+`GatewayThread` is a gateway in a thread of this process: for notebooks, demonstrations, and tests that want a real one.
 
 with GatewayThread(gateway_settings(gateway_port=0, store="memory:")) as gateway:
     client = openai.OpenAI(base_url=f"{gateway.url}/v1")
@@ -49,6 +49,8 @@ SWITCH_SECONDS: Final = 0.0005
 BACKLOG: Final = 2_048
 #: Seconds from one look at how things stand to the next.
 TICK_SECONDS: Final = 1.0
+#: Seconds in which a gateway in a thread must be up.
+START_SECONDS: Final = 10.0
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -77,9 +79,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 def format_url(listening_socket: socket.socket) -> str:
     """Return http://HOST:PORT."""
     host, port = listening_socket.getsockname()[:2]
-    if ":" in host:
-        return f"http://[{host}]:{port}"
-    return f"http://{host}:{port}"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class GatewayServer:
@@ -216,31 +216,27 @@ class GatewayServer:
         await self._worker.close()
 
 
-def serve_worker(settings: GatewaySettings, listening_socket: socket.socket, on_listening: Callable[[], None]) -> None:
-    """Run the only worker in this process until it is stopped."""
-    asyncio.run(_serve(settings, on_listening, [listening_socket]))
-
-
-def serve_shared_worker(settings: GatewaySettings, channel: socket.socket, on_listening: Callable[[], None]) -> None:
-    """Run one of several workers in this process until it is stopped. channel: over which it gets its connections."""
-    asyncio.run(_serve(settings, on_listening, [], channel))
-
-
-async def _serve(
+def serve_worker(
     settings: GatewaySettings,
     on_listening: Callable[[], None],
-    sockets: list[socket.socket],
+    *,
+    listening_socket: socket.socket | None = None,
     channel: socket.socket | None = None,
 ) -> None:
-    worker = Worker(settings)
-    gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(SWITCH_SECONDS)
-    # What is there by then stays, and need not be looked through for garbage again and again.
-    await GatewayServer(worker, settings, on_listening, on_warm=gc.freeze, channel=channel).serve(sockets)
+    """Run a worker in this process until it is stopped.
 
+    listening_socket: of the only worker. channel: over which one of several gets its connections.
+    """
 
-#: Seconds in which it must be up.
-START_SECONDS: Final = 10.0
+    async def serve() -> None:
+        worker = Worker(settings)
+        gc.set_threshold(*GC_THRESHOLDS)
+        sys.setswitchinterval(SWITCH_SECONDS)
+        # What is there by then stays, and need not be looked through for garbage again and again.
+        server = GatewayServer(worker, settings, on_listening, on_warm=gc.freeze, channel=channel)
+        await server.serve([] if listening_socket is None else [listening_socket])
+
+    asyncio.run(serve())
 
 
 class GatewayThread:

@@ -81,19 +81,12 @@ class GatewaySettings:
     def _name_setting(self, name: str) -> str:
         """Return a setting's name as the user gave it: the option, or the setting."""
         place = next((each.place for each in self.library.entries if each.key.name == f"gateway_{name}"), "")
-        if place.startswith(OPTION):
-            return place
-        return f"gateway_{name}"
+        return place if place.startswith(OPTION) else f"gateway_{name}"
 
     @property
     def shared(self) -> bool:
         """Return whether other processes may serve the same sessions."""
         return self.workers > 1 or self.library.store.startswith("postgres")
-
-    @property
-    def recall(self) -> bool:
-        """Return whether the model can recall what is hidden."""
-        return self.library.recall != "never"
 
 
 def gateway_settings(

@@ -16,13 +16,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from elision.errors import ElisionError
 from elision.gateway.connection_sharing import ConnectionBalancer, WorkerChannel
 from elision.gateway.request_record import choose_form, log_to_stderr
-from elision.gateway.server import BACKLOG, serve_shared_worker
+from elision.gateway.server import BACKLOG, serve_worker
 from elision.gateway.settings import GatewaySettings
 
 _log: Final = logging.getLogger("elision.gateway")
@@ -52,7 +51,9 @@ def supervise(
     if not hasattr(socket, "send_fds"):
         raise ElisionError("several workers need Unix sockets, which this system does not have: use --workers 1")
     with _share_metrics_folder() as folder, _watch_signals() as told:
-        crew = _WorkerPool(_strip_entries(settings), listening_socket, folder, on_serving)
+        # What is only displayed cannot be sent to another process.
+        sent = replace(settings, library=replace(settings.library, entries=()))
+        crew = _WorkerPool(sent, listening_socket, folder, on_serving)
         try:
             crew.run(settings.workers, told)
         finally:
@@ -107,13 +108,11 @@ class _WorkerPool:
                     self._start_worker()
                 except OSError as error:
                     self._schedule_restart(f"a worker could not be started: {error}")
-            pipes = [each.pipe for each in self._workers if each.pipe is not None]
             # Not slept through: those who serve are looked after, and a word to stop is heard.
             pause = self._balancer.find_pause()
             if len(self._workers) < count:
                 pause = min(max(0.0, self._next_start - time.monotonic()), pause or MAX_PAUSE_SECONDS)
-            sentinels = [each.process.sentinel for each in self._workers]
-            found = wait([stop_signal, *pipes, *sentinels, *self._balancer.list_sockets()], pause)
+            found = self._wait_for_news(stop_signal, pause)
             if stop_signal in found:
                 return
             self._balancer.handle(found)
@@ -122,6 +121,15 @@ class _WorkerPool:
                 self._handle_message(worker)
             for worker in [each for each in self._workers if each.process.sentinel in found]:
                 self._handle_exit(worker)
+
+    def _wait_for_news(self, stop_signal: socket.socket, pause: float | None) -> list[Any]:
+        """Wait, at most `pause` seconds, and return what there is news of: pipes, processes and sockets."""
+        watched: list[Any] = [stop_signal, *self._balancer.list_sockets()]
+        for worker in self._workers:
+            watched.append(worker.process.sentinel)
+            if worker.pipe is not None:
+                watched.append(worker.pipe)
+        return wait(watched, pause)
 
     def stop_all(self, seconds: float) -> None:
         """Stop all workers; kill those that have not stopped in time."""
@@ -139,7 +147,11 @@ class _WorkerPool:
                 process.join()
 
     def _start_worker(self) -> None:
-        self._ensure_folder()
+        try:
+            # Where it was removed it is made again; workers can do without it.
+            os.makedirs(self._metrics_folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            _log.error("workers share no metrics: %s", error)
         ours, theirs = self._context.Pipe(duplex=False)
         channel, their_channel = socket.socketpair()
         arguments = (self._settings, their_channel, theirs)
@@ -175,7 +187,11 @@ class _WorkerPool:
         self._workers.remove(worker)
         process = worker.process
         process.join()
-        self._mark_metrics_dead(process)
+        with suppress(ImportError, OSError):
+            from prometheus_client.multiprocess import mark_process_dead
+
+            # Its gauges are dropped; its counters stay.
+            mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]
         if worker.is_serving:
             # What others died of, before they served, is not what ended this one.
             self._failures = 0
@@ -195,20 +211,6 @@ class _WorkerPool:
         doubled = PAUSE_SECONDS * 2 ** min(self._failures, 16)
         self._next_start = time.monotonic() + (min(doubled, MAX_PAUSE_SECONDS) if self._failures > 1 else 0.0)
 
-    def _ensure_folder(self) -> None:
-        """Make the folder of metrics again where it was removed; workers can do without it."""
-        try:
-            os.makedirs(self._metrics_folder, mode=0o700, exist_ok=True)
-        except OSError as error:
-            _log.error("workers share no metrics: %s", error)
-
-    def _mark_metrics_dead(self, process: SpawnProcess) -> None:
-        """Drop the gauges of a dead worker; its counters stay."""
-        with suppress(ImportError, OSError):
-            from prometheus_client.multiprocess import mark_process_dead
-
-            mark_process_dead(process.pid, self._metrics_folder)  # type: ignore[no-untyped-call]
-
 
 def _run_worker(settings: GatewaySettings, channel: socket.socket, pipe: Connection) -> None:
     """Run in a worker's process."""
@@ -219,15 +221,10 @@ def _run_worker(settings: GatewaySettings, channel: socket.socket, pipe: Connect
 
     log_to_stderr(choose_form(settings.log))
     try:
-        serve_shared_worker(settings, channel, up)
+        serve_worker(settings, up, channel=channel)
     except ElisionError as error:
         print(f"elision: {error}", file=sys.stderr)
         raise SystemExit(EXIT_REFUSED) from None
-
-
-def _strip_entries(settings: GatewaySettings) -> GatewaySettings:
-    """Return the settings without what is only displayed, which cannot be sent to another process."""
-    return replace(settings, library=replace(settings.library, entries=()))
 
 
 @contextmanager
@@ -253,14 +250,11 @@ def _watch_signals() -> Iterator[socket.socket]:
     theirs.setblocking(False)
     with ours, theirs:
         woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-        before = [(each, signal.signal(each, _ignore_signal)) for each in _SIGNALS]
+        # The byte on the socket is the message. Without a handler the process would end.
+        before = [(each, signal.signal(each, lambda *_: None)) for each in _SIGNALS]
         try:
             yield ours
         finally:
             for each, handler in before:
                 signal.signal(each, handler)
             signal.set_wakeup_fd(woken)
-
-
-def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the byte on the socket is the message. Without a handler the process would end."""

@@ -33,6 +33,7 @@ except ImportError as error:
 FailureKind: TypeAlias = Literal[
     "dns", "refused", "tls", "connect", "connect-timeout", "read-timeout", "cut", "malformed"
 ]
+_SessionKind: TypeAlias = Literal["pooled", "fresh", "socket"]
 #: Seconds that an idle connection is kept: less than providers keep theirs, so that none is met while it closes.
 KEEP_ALIVE_SECONDS: Final = 15.0
 #: Seconds behind taking an idle connection up again in which its end is that of idling: a server that had closed it by
@@ -111,9 +112,7 @@ class Upstream:
         self._proxy_env = proxy_env
         #: Whether the newest request reached its provider; None before there was one.
         self.is_reached: bool | None = None
-        self._pooled_session: aiohttp.ClientSession | None = None
-        self._fresh_session: aiohttp.ClientSession | None = None
-        self._socket_session: aiohttp.ClientSession | None = None
+        self._sessions: dict[_SessionKind, aiohttp.ClientSession] = {}
 
     async def open(
         self,
@@ -150,12 +149,12 @@ class Upstream:
             if self._proxy_env:
                 proxy = _find_proxy(target)
             try:
-                response = await send_request(self._get_pooled_session())
+                response = await send_request(self._get_session("pooled"))
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # Servers close what idles whenever they like, often at the moment in which it is used again.
                 if not (used.is_recent and isinstance(sent, bytes)):
                     raise
-                response = await send_request(self._get_fresh_session())
+                response = await send_request(self._get_session("fresh"))
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if isinstance(sent, _ChunkedBody) and sent.error is not None:
                 raise sent.error from None
@@ -182,7 +181,7 @@ class Upstream:
         answered: list[aiohttp.ClientResponse] = []
         _HANDSHAKES.set(answered)
         try:
-            opened = await self._get_socket_session().ws_connect(
+            opened = await self._get_session("socket").ws_connect(
                 target,
                 headers=_decode_fields(headers, measured=True),
                 protocols=protocols,
@@ -202,36 +201,28 @@ class Upstream:
 
     async def close(self) -> None:
         """Close the pool; open responses and WebSockets are cut."""
-        for session in (self._pooled_session, self._fresh_session, self._socket_session):
-            if session is not None:
-                await session.close()
-        self._pooled_session = self._fresh_session = self._socket_session = None
+        while self._sessions:
+            _, session = self._sessions.popitem()
+            await session.close()
 
-    def _get_socket_session(self) -> aiohttp.ClientSession:
-        if self._socket_session is None:
-            traced = aiohttp.TraceConfig()
-            traced.on_request_end.append(_note_response)
-            self._socket_session = self._make_session(traced, force_close=True)
-        return self._socket_session
+    def _get_session(self, kind: _SessionKind) -> aiohttp.ClientSession:
+        """Return the session of a kind, which is made once; the number of connections is limited where requests arrive.
 
-    def _get_pooled_session(self) -> aiohttp.ClientSession:
-        if self._pooled_session is None:
-            traced = aiohttp.TraceConfig()
+        pooled: keeps connections. fresh: opens a new one for each request, since other idle ones may be closed as well.
+        socket: for WebSockets.
+        """
+        if kind in self._sessions:
+            return self._sessions[kind]
+        traced = aiohttp.TraceConfig()
+        kept: dict[str, Any] = {"force_close": True}
+        if kind == "pooled":
             traced.on_connection_reuseconn.append(_note_reuse)
-            self._pooled_session = self._make_session(traced, keepalive_timeout=KEEP_ALIVE_SECONDS)
-        return self._pooled_session
-
-    def _get_fresh_session(self) -> aiohttp.ClientSession:
-        """Return a session that opens a new connection for each request: other idle ones may be closed as well."""
-        if self._fresh_session is None:
-            self._fresh_session = self._make_session(force_close=True)
-        return self._fresh_session
-
-    def _make_session(self, *traced: aiohttp.TraceConfig, **kept: Any) -> aiohttp.ClientSession:
-        """Make a session. kept: how connections are kept; their number is limited where requests arrive."""
-        return aiohttp.ClientSession(
+            kept = {"keepalive_timeout": KEEP_ALIVE_SECONDS}
+        elif kind == "socket":
+            traced.on_request_end.append(_note_response)
+        self._sessions[kind] = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, **kept),
-            trace_configs=list(traced),
+            trace_configs=[traced],
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(
                 total=None,
@@ -246,6 +237,7 @@ class Upstream:
             max_line_size=MAX_FIELD_BYTES,
             max_field_size=MAX_FIELD_BYTES,
         )
+        return self._sessions[kind]
 
 
 @dataclass(slots=True)
@@ -271,10 +263,7 @@ async def _note_response(session: aiohttp.ClientSession, context: Any, told: aio
 
 def _find_proxy(target: URL) -> URL | None:
     """Return the proxy that the environment names for `target`. Raises ValueError where its address is none."""
-    if proxy_bypass(target.host or ""):
-        named = None
-    else:
-        named = getproxies().get(target.scheme)
+    named = None if proxy_bypass(target.host or "") else getproxies().get(target.scheme)
     if not named:
         return None
     proxy = URL(named)
@@ -344,9 +333,7 @@ def _translate_error(error: Exception, place: str, *, begun: bool) -> UpstreamEr
 
 def _classify_error(error: Exception, *, begun: bool) -> FailureKind:
     if isinstance(error, TimeoutError):
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return "connect-timeout"
-        return "read-timeout"
+        return "connect-timeout" if isinstance(error, aiohttp.ConnectionTimeoutError) else "read-timeout"
     if getattr(error, "errno", None) == errno.ECONNREFUSED:
         return "refused"
     return next((kind for kinds, kind in _KINDS_BY_CLASS if isinstance(error, kinds)), "cut" if begun else "connect")

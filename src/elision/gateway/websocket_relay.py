@@ -65,9 +65,7 @@ _EVENTS: Final = msgspec.json.Decoder(_Event)
 def find_socket_route(raw_path: bytes, query: bytes) -> Route | None:
     """Return where a WebSocket at this path goes; None where none is served."""
     route = find_route("POST", raw_path, query, ())
-    if route is not None and route.api == _API and route.kind == "complete":
-        return route
-    return None
+    return route if route is not None and route.api == _API and route.kind == "complete" else None
 
 
 class WebSocketRelays:
@@ -88,19 +86,8 @@ class WebSocketRelays:
         """Serve one socket, from its handshake to its end."""
         await receive()
         headers: Headers = [pair for pair in scope["headers"] if not pair[0].startswith(_HANDSHAKE)]
-        route = find_socket_route(scope["raw_path"], scope["query_string"])
-        base = self._settings.upstreams.get(route.upstream) if route is not None else None
         try:
-            if route is None or base is None:
-                raise RequestRefused(404, "not-found", "no provider is configured for this path")
-            if self._is_draining or len(self._relays) >= self._settings.max_concurrent:
-                raise RequestRefused(503, "busy", "it takes no further WebSocket now", RETRY_AFTER_SECONDS)
-            provider, said = await self._upstream.connect_websocket(
-                build_url(base, route),
-                filter_request_fields(headers),
-                scope["subprotocols"],
-                max_bytes=self._settings.max_body_bytes,
-            )
+            provider, said = await self._connect(scope, headers)
         except (RequestRefused, UpstreamError) as error:
             await self._deny(error, scope["path"], send)
             return
@@ -119,6 +106,21 @@ class WebSocketRelays:
         finally:
             self._relays.discard(relay)
             await provider.close()
+
+    async def _connect(self, scope: Any, headers: Headers) -> tuple[ClientWebSocketResponse, Headers]:
+        """Open the provider's socket; return it, and the fields of its answer. Raises RequestRefused, UpstreamError."""
+        route = find_socket_route(scope["raw_path"], scope["query_string"])
+        base = self._settings.upstreams.get(route.upstream) if route is not None else None
+        if route is None or base is None:
+            raise RequestRefused(404, "not-found", "no provider is configured for this path")
+        if self._is_draining or len(self._relays) >= self._settings.max_concurrent:
+            raise RequestRefused(503, "busy", "it takes no further WebSocket now", RETRY_AFTER_SECONDS)
+        return await self._upstream.connect_websocket(
+            build_url(base, route),
+            filter_request_fields(headers),
+            scope["subprotocols"],
+            max_bytes=self._settings.max_body_bytes,
+        )
 
     async def drain(self, seconds: float) -> int:
         """End sockets that are idle, and others with their responses; cut the rest after so many seconds, and return

@@ -1,9 +1,7 @@
 """One request of a client and its reply, as values: the seam between the server and what serves requests.
 
-Filter header fields: those for one connection are dropped, all others pass unchanged.
-
-Order, case and repetition are kept. A request's names are in lower case already (ASGI), a response's as the provider
-wrote them.
+Header fields for one connection are dropped, all others pass unchanged: order, case and repetition are kept. A
+request's names are in lower case already (ASGI), a response's as the provider wrote them.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -31,7 +29,6 @@ class ClientRequest:
     """A client's request. Its body is `body`, unless it is larger than what is parsed: then `rest` yields the rest.
 
     raw_path:     as in the request line, percent signs included, without the query. query: what follows the "?".
-    client:       the client's address, "" where there is none.
     received_at:  `time.perf_counter()` when the last byte of `body` arrived.
     disconnected: set when the client disconnects; its handler is cancelled then.
     reserve_decompressed: reserves memory for so many bytes of the decompressed body, and returns whether there was
@@ -44,7 +41,6 @@ class ClientRequest:
     headers: Headers
     body: bytes = field(repr=False)
     rest: AsyncIterator[bytes] | None = field(default=None, repr=False)
-    client: str = ""
     received_at: float = field(default_factory=time.perf_counter)
     disconnected: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     reserve_decompressed: Callable[[int], bool] = field(default=lambda amount: True, repr=False)
@@ -55,9 +51,7 @@ class ClientRequest:
 
     def stream_body(self) -> bytes | AsyncIterator[bytes]:
         """Return the whole body: bytes, or chunks that can be read once."""
-        if self.rest is None:
-            return self.body
-        return _join_chunks(self.body, self.rest)
+        return self.body if self.rest is None else _join_chunks(self.body, self.rest)
 
 
 async def _join_chunks(first: bytes, more: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -110,6 +104,8 @@ class ClientReply:
         await self._send({"type": "http.response.body", "body": b""})
 
 
+# -- header fields ----------------------------------------------------------------------------------------------------
+
 #: For one connection only (RFC 9110, 7.6.1), with what `Connection` names; `Expect` was answered when the body came.
 HOP_BY_HOP: Final = frozenset(
     [
@@ -146,9 +142,7 @@ def filter_request_fields(headers: Headers, *, is_changed: bool = False, is_read
     is_read:    whether the response is read on the way: then unreadable codings are not asked for.
     """
     kept = _drop_fields(headers, _NOT_SENT, is_changed=is_changed)
-    if is_read:
-        return _limit_accept_encoding(kept)
-    return kept
+    return _limit_accept_encoding(kept) if is_read else kept
 
 
 def filter_response_fields(headers: Headers, *, is_changed: bool = False) -> Headers:
@@ -191,7 +185,11 @@ def _keep_readable(value: bytes) -> bytes:
     kept = [each for each in map(_replace_coding, codings) if each]
     if kept == codings:
         return value
-    return b", ".join(_drop_repeats(kept))
+    # Each coding once.
+    by_name: dict[bytes, bytes] = {}
+    for coding in kept:
+        by_name.setdefault(coding.partition(b";")[0].strip().lower(), coding)
+    return b", ".join(by_name.values())
 
 
 def _replace_coding(coding: bytes) -> bytes:
@@ -201,13 +199,3 @@ def _replace_coding(coding: bytes) -> bytes:
     if name.strip().lower() in READABLE_CODINGS or name.strip() == b"*":
         return coding
     return b""
-
-
-def _drop_repeats(codings: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield each coding once."""
-    seen: set[bytes] = set()
-    for coding in codings:
-        name = coding.partition(b";")[0].strip().lower()
-        if name not in seen:
-            seen.add(name)
-            yield coding

@@ -96,8 +96,7 @@ class Worker:
 
     def _make_admin_app(self, settings: GatewaySettings, health: HealthChecks) -> Asgi:
         # A tenth of a second to import, which requests to a provider do not need.
-        from elision.gateway.app import make_admin_app
-        from elision.gateway.dashboard.pages import make_routes
+        from elision.gateway.dashboard.pages import make_admin_app, make_routes
 
         dashboard = make_routes(
             self.store, guards=settings.library.guards, shadow=settings.shadow, busy=self._list_busy_sessions

@@ -1,13 +1,13 @@
-"""What a server says of stored sessions: values and texts, read anew at each call, as an agent may be writing.
+"""The stored sessions that a server shows, and what it says of them: values and texts.
 
-Which sessions of a store a server shows, and which of them a call means.
+They are read anew at each call, as an agent may be writing.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,10 +28,17 @@ from elision.trajectory.events import RequestSent
 from elision.trajectory.foreign_text import make_encodable, remove_controls
 from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.tokens import Sizer
+from elision.trajectory.turn import Turn
 
 #: Names that an error lists, and characters of each.
 _LISTED: Final = 5
 _SHOWN: Final = 80
+#: Entries of one answer, at most.
+MAX_ENTRIES: Final = 200
+#: Sessions whose logs are read to find the one that hides a handle.
+_MAX_SEARCHED: Final = 16
+#: Characters of a turn's calls in an error.
+_SHOWN_CHARS: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +121,9 @@ def _find_named(sessions: Sequence[SessionInfo], name: str) -> list[SessionInfo]
     if exact:
         return exact
     conversation = [info for info in sessions if _client_id(info) == name]
-    if conversation:
-        return [info for info in conversation if not info.parent] or conversation
-    begun = [info for info in sessions if info.key.startswith(name)]
+    found = conversation or [info for info in sessions if info.key.startswith(name)]
     # A session and its own branches begin alike: the name of the session is meant.
-    return [info for info in begun if not info.parent] or begun
+    return [info for info in found if not info.parent] or found
 
 
 def _client_id(info: SessionInfo) -> str:
@@ -140,14 +145,6 @@ def _find_relatives(sessions: Sequence[SessionInfo], keys: set[str]) -> set[str]
         below = {key for key, parent in parents.items() if parent in below and key not in found}
         found |= below
     return found
-
-
-#: Entries of one answer, at most.
-MAX_ENTRIES: Final = 200
-#: Sessions whose logs are read to find the one that hides a handle.
-_MAX_SEARCHED: Final = 16
-#: Characters of a turn's calls in an error.
-_SHOWN_CHARS: Final = 100
 
 
 @dataclass(slots=True)
@@ -189,6 +186,24 @@ class StoredSessions:
         """
         owner, key = parse_handle(handle)
         store = self.find_store()
+        info, turns = self._trace_turn(store, owner, key, session)
+        for turn in turns:
+            text = find_text(turn, key) if turn is not None else None
+            if text is not None:
+                return make_encodable(extract_part(text, part))
+        where = f"session {flatten_text(info.key)!r} keeps nothing under {format_handle(key)}"
+        if not 1 <= key[0] <= info.turns:
+            raise UnknownHandle(f"{where}: it has {info.turns} turns")
+        (missing,) = store.turns(info.key, key[0], key[0])
+        raise UnknownHandle(f"{where}: turn {key[0]} has {len(missing.observations)} results")
+
+    def _trace_turn(
+        self, store: Store, owner: str, key: Key, session: str
+    ) -> tuple[SessionInfo, Iterable[Turn | None]]:
+        """Return the session that a handle is read in, and its turn in it and in those that it came from.
+
+        owner: the session that the handle names, "" for none; then only its own turn is returned.
+        """
         sessions = store.sessions()
         hiding = [] if owner or session or self.scope.session else self._find_hiding(store, sessions, key)
         reader = session or self.scope.session or owner
@@ -199,15 +214,7 @@ class StoredSessions:
             # No session that the reader came from: one that is named as itself.
             info = self.scope.choose_session(sessions, owner)
             lineage = dict(trace_stored_turn(store, visible.get, info, key[0]))
-        for turn in [lineage[owner]] if owner in lineage else lineage.values():
-            text = find_text(turn, key) if turn is not None else None
-            if text is not None:
-                return make_encodable(extract_part(text, part))
-        where = f"session {flatten_text(info.key)!r} keeps nothing under {format_handle(key)}"
-        if not 1 <= key[0] <= info.turns:
-            raise UnknownHandle(f"{where}: it has {info.turns} turns")
-        (missing,) = store.turns(info.key, key[0], key[0])
-        raise UnknownHandle(f"{where}: turn {key[0]} has {len(missing.observations)} results")
+        return info, [lineage[owner]] if owner in lineage else lineage.values()
 
     def _find_hiding(self, store: Store, sessions: Sequence[SessionInfo], key: Key) -> list[SessionInfo]:
         """Return the session whose newest request hides something under `key`; [] if none does, or too many are shown.

@@ -4,10 +4,9 @@ The JSON form of an event, with every large text taken out of it: such a text is
 often it was observed, by whichever session. Everything is compressed with zstd where that makes it smaller, and carries
 a checksum: bytes that a disk changed are noticed when they are read, whatever store kept them.
 
-Ids of appends: with one, a store recognizes an append that is repeated because its answer was lost.
-
-A store keeps 20 bytes with the first record of an append that has an id: the id and the number of its records. They are
-kept as long as the record. A fork has the records that it shares without these ids.
+By its id, a store recognizes an append that is repeated because its answer was lost. It keeps 20 bytes with the first
+record of such an append, as long as that record: the id and the number of its records. A fork has the records that it
+shares without these ids.
 """
 
 from __future__ import annotations
@@ -68,6 +67,10 @@ _FOREIGN: Final = b'"opaque":'
 _TAGS: Final = {TurnAdded: b"turn", TurnAmended: b"amended"}
 #: Numbers that only Python's own JSON has. msgspec writes null for them.
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
+#: Bytes of an append's id, and what is kept of it.
+_ID_BYTES: Final = 16
+_MARK: Final = struct.Struct(">16sI")
+_THREADS: Final = threading.local()
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -221,9 +224,6 @@ def _restore_part(part: Mapping[str, Any], fetch: Callable[[str], bytes]) -> Map
     return {**rest, "text": text}
 
 
-_THREADS: Final = threading.local()
-
-
 def get_packer() -> Packer:
     """Return this thread's packer."""
     packer: Packer | None = getattr(_THREADS, "packer", None)
@@ -263,7 +263,7 @@ def make_address(data: bytes) -> str:
 
 
 def address_text(text: str) -> str:
-    """Return the same of a text that is not encoded yet, a piece at a time."""
+    """Return the address of a text that is not encoded yet, a piece at a time."""
     digest = hashlib.sha256()
     for data in encode_pieces(text):
         digest.update(data)
@@ -411,8 +411,7 @@ def _dump_foreign(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-_ID_BYTES: Final = 16
-_MARK: Final = struct.Struct(">16sI")
+# -- ids of appends ---------------------------------------------------------------------------------------------------
 
 
 def make_batch_id() -> bytes:
@@ -428,9 +427,7 @@ def check_batch_id(batch: bytes) -> None:
 
 def pack_batch_mark(batch: bytes, records: int) -> bytes:
     """Return what is kept with the first of `records` records; b"" where they have no id."""
-    if not batch:
-        return b""
-    return _MARK.pack(batch, records)
+    return _MARK.pack(batch, records) if batch else b""
 
 
 def recognize_append(

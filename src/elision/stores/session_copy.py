@@ -1,9 +1,8 @@
-"""Copies of sessions from one place to another: resumable, verified, without overwriting another session.
+"""Copies of sessions from one place to another, resumable, verified, without overwriting another session.
 
-Logs as JSON lines: everything that a store keeps of sessions, to be read by another store.
-
-A session is a line with `format` and `session`, a line for each record, and a line with `end`, the number of them.
-Pure ASCII. `redacted` in the first line says whether secrets were replaced: such a log is no exact copy.
+A place is a store, or a file of logs as JSON lines: everything that a store keeps of sessions. A session is a line with
+`format` and `session`, a line for each record, and a line with `end`, the number of them. Pure ASCII. `redacted` in the
+first line says whether secrets were replaced: such a log is no exact copy.
 """
 
 from __future__ import annotations
@@ -27,6 +26,11 @@ from elision.trajectory.redact import Redaction
 
 #: Records written in one append.
 _AT_ONCE: Final = 256
+#: Of the format of logs.
+VERSION: Final = 1
+_FORMAT: Final = "elision.log/"
+#: What a log says of its session.
+_NAMES: Final = ("key", "family", "parent", "relation", "begun", "changed")
 
 
 class SessionSource(Protocol):
@@ -108,13 +112,12 @@ def copy_all(source: SessionSource, target: Store, keys: Sequence[str] = ()) -> 
             yield error
 
 
-VERSION: Final = 1
-_FORMAT: Final = "elision.log/"
+# -- logs as JSON lines -----------------------------------------------------------------------------------------------
 
 
 def format_log(session: SessionInfo, events: Iterable[Event], redaction: Redaction | None = None) -> Iterator[str]:
     """Yield the lines of one session, without line ends. redaction: None writes everything as it is."""
-    header = {"format": f"{_FORMAT}{VERSION}", "session": _describe_session(session)}
+    header = {"format": f"{_FORMAT}{VERSION}", "session": {name: getattr(session, name) for name in _NAMES}}
     yield _format_line({**header, "redacted": redaction is not None})
     count = 0
     for event in events:
@@ -244,11 +247,6 @@ class LogFile:
 
     def _make_error(self, line: int, what: str) -> FormatError:
         return FormatError(f"{self._path}:{line}: {what}")
-
-
-def _describe_session(session: SessionInfo) -> dict[str, Any]:
-    names = ("key", "family", "parent", "relation", "begun", "changed")
-    return {name: getattr(session, name) for name in names}
 
 
 def _format_line(value: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""What the two SQL stores write differently: their statements, by name, and values that no statement converts.
+"""What the two SQL stores write differently, statements by name and values; and what both write for people.
 
-The one writer of `agent_context_turns` and its like: what people read with SQL, made from events, not read back.
-
-`reasoning`, `said`, `action` and `observation` are whole texts, unless the URL of a PostgreSQL store has `turns=short`.
+`list_changes` is the one writer of `agent_context_turns` and its like: what people read with SQL, made from events, not
+read back. `reasoning`, `said`, `action` and `observation` are whole texts, unless the URL of a PostgreSQL store has
+`turns=short`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ from elision.trajectory.events import Event, PassDecided, TurnAdded, TurnAmended
 from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.turn import Turn
 
+#: A statement, by name, with its parameters.
+TableChange: TypeAlias = tuple[str, Mapping[str, Any]]
+
+#: Characters of a text that is cut.
+SHOWN: Final = 2_000
+#: The largest whole number of our tables. A position in a list of PostgreSQL is an integer.
+_BIGGEST: Final = 2**63 - 1
+_FURTHEST: Final = 2**31 - 1
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
@@ -65,15 +74,7 @@ def _read_script(file: str) -> str:
     return files("elision.stores").joinpath("sql", file).read_text(encoding="utf-8")
 
 
-#: Characters of a text that is cut.
-SHOWN: Final = 2_000
-#: The largest whole number of our tables. A position in a list of PostgreSQL is an integer.
-_BIGGEST: Final = 2**63 - 1
-_FURTHEST: Final = 2**31 - 1
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-#: A statement, by name, with its parameters.
-TableChange: TypeAlias = tuple[str, Mapping[str, Any]]
+# -- the tables for people --------------------------------------------------------------------------------------------
 
 
 def list_changes(

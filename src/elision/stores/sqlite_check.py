@@ -1,17 +1,13 @@
-"""Reading a whole SQLite store and saying what is wrong with it.
-
-SQLite's write-ahead log, read to find what SQLite leaves out without a word.
-
-SQLite takes the frames of the log up to the first that is wrong, since a power cut leaves such an end. Where more than
-one transaction follows that frame, no power cut explains it: each was synced before the next began. The format is in
-https://www.sqlite.org/fileformat2.html#walformat.
-
-The values in the rows of a SQLite store.
+"""The rows of a SQLite store, and a check of all of them and of the write-ahead log.
 
 A row of `records` has the records of one append as `packing` packs them, or some of a large one. Large texts are kept
 once, with a count of their uses, and go with the last of them. A record's id is its session's times 2^32 plus its
 number, and a row's that of its first record, so a log is one run of one table. Keys are bytes: SQLite's own text ends
 at a NUL in places, and has no lone surrogates.
+
+SQLite takes the frames of its write-ahead log up to the first that is wrong, since a power cut leaves such an end.
+Where more than one transaction follows that frame, no power cut explains it: each was synced before the next began.
+SQLite leaves them out without a word. The format is in https://www.sqlite.org/fileformat2.html#walformat.
 """
 
 from __future__ import annotations
@@ -31,84 +27,7 @@ from elision.stores.store import Finding
 from elision.stores.store_base import LogCheck
 from elision.trajectory.events import TurnAdded, TurnAmended
 
-_HEADER: Final = 32
-_FRAME_HEADER: Final = 24
-#: The first number of a log whose checksums are of big-endian numbers; that of the others is one less.
-_BIG_ENDIAN: Final = 0x377F0683
-#: Transactions after a wrong frame that a power cut may leave: the one that was not synced yet.
-_UNSYNCED: Final = 1
-
-
-class _Frame(NamedTuple):
-    """One page of a transaction. is_commit: whether it is the last. is_whole: whether its checksum is right.
-
-    is_current: whether it is of the log's newest round; the log is written from its beginning again and again.
-    has_schema: whether it is the first page of a database whose `user_version` is set.
-    """
-
-    is_current: bool
-    has_schema: bool
-    is_commit: bool
-    is_whole: bool
-
-
-def describe_lost_transactions(database: Path, *, only_all: bool = False) -> str:
-    """Return what is wrong in the log of `database` that SQLite does not report; "" where nothing is, or none is there.
-
-    only_all: return it only where not even the schema is left in the log. Work O(log).
-    """
-    log = database.with_name(f"{database.name}-wal")
-    wrong = lost = 0
-    is_schema_near = has_schema = False
-    try:
-        with log.open("rb") as file:
-            for number, frame in enumerate(_iterate_frames(file), start=1):
-                if frame.is_whole:
-                    is_schema_near = is_schema_near or frame.has_schema
-                    has_schema = has_schema or (is_schema_near and frame.is_commit)
-                    continue
-                wrong = wrong or number
-                lost += frame.is_commit and frame.is_current
-    except OSError:
-        return ""
-    if lost <= _UNSYNCED or (only_all and has_schema):
-        return ""
-    return f"{log.name}: frame {wrong} is damaged, and SQLite leaves out the {lost} transactions from there on"
-
-
-def _iterate_frames(file: BinaryIO) -> Iterator[_Frame]:
-    """Yield the frames; after one that is wrong all are, as each checksum goes on from the one before."""
-    header = file.read(_HEADER)
-    if len(header) < _HEADER:
-        return
-    magic, _, size = struct.unpack_from(">III", header)
-    order = ">" if magic == _BIG_ENDIAN else "<"
-    sums = _add_checksum(header[:-8], order, (0, 0))
-    salts = header[16:24]
-    is_whole = sums == struct.unpack_from(">II", header, _HEADER - 8)
-    if not is_whole:
-        # The size of a page and the salts are in the header: where it is damaged, the usual size is tried, and the
-        # salts are those of the first frame.
-        size = 4096
-        salts = b""
-    while len(frame := file.read(_FRAME_HEADER + size)) == _FRAME_HEADER + size:
-        page = frame[_FRAME_HEADER:]
-        salts = salts or frame[8:16]
-        is_current = salts == frame[8:16]
-        if is_whole:
-            sums = _add_checksum(page, order, _add_checksum(frame[:8], order, sums))
-            is_whole = is_current and sums == struct.unpack_from(">II", frame, 16)
-        has_schema = frame[:4] == b"\0\0\0\1" and page[60:64] != bytes(4)
-        yield _Frame(is_current, has_schema, frame[4:8] != bytes(4), is_whole)
-
-
-def _add_checksum(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
-    first, second = sums
-    numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for even, odd in zip(numbers[::2], numbers[1::2], strict=True):
-        first = (first + even + second) & 0xFFFFFFFF
-        second = (second + odd + first) & 0xFFFFFFFF
-    return first, second
+# -- rows -------------------------------------------------------------------------------------------------------------
 
 
 #: Records that a session may have.
@@ -133,9 +52,7 @@ def decode_key(key: bytes) -> str:
 
 def shorten_node(node: str) -> bytes | None:
     """Return half a SHA-256 for a node's name: as sure as the whole, in a quarter of the space of its text."""
-    if node:
-        return hash_text(encode_key(node))[:_NODE]
-    return None
+    return hash_text(encode_key(node))[:_NODE] if node else None
 
 
 def split_addresses(texts: bytes | None) -> list[bytes]:
@@ -168,6 +85,9 @@ def count_used_bytes(connection: sqlite3.Connection) -> int:
 def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
     found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
     return found
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
 
 
 #: Findings of SQLite's own check that are listed.
@@ -263,3 +183,86 @@ def _check_use_counts(connection: sqlite3.Connection, path: Path, uses: Counter[
             yield Finding(
                 place=f"{path}: text {address.hex()[:16]}", what=f"is used {uses[address]} times, not {counted}"
             )
+
+
+# -- the write-ahead log ----------------------------------------------------------------------------------------------
+
+
+_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+#: The first number of a log whose checksums are of big-endian numbers; that of the others is one less.
+_BIG_ENDIAN: Final = 0x377F0683
+#: Transactions after a wrong frame that a power cut may leave: the one that was not synced yet.
+_UNSYNCED: Final = 1
+
+
+class _Frame(NamedTuple):
+    """One page of a transaction. is_commit: whether it is the last. is_whole: whether its checksum is right.
+
+    is_current: whether it is of the log's newest round; the log is written from its beginning again and again.
+    has_schema: whether it is the first page of a database whose `user_version` is set.
+    """
+
+    is_current: bool
+    has_schema: bool
+    is_commit: bool
+    is_whole: bool
+
+
+def describe_lost_transactions(database: Path, *, only_all: bool = False) -> str:
+    """Return what is wrong in the log of `database` that SQLite does not report; "" where nothing is, or none is there.
+
+    only_all: return it only where not even the schema is left in the log. Work O(log).
+    """
+    log = database.with_name(f"{database.name}-wal")
+    wrong = lost = 0
+    is_schema_near = has_schema = False
+    try:
+        with log.open("rb") as file:
+            for number, frame in enumerate(_iterate_frames(file), start=1):
+                if frame.is_whole:
+                    is_schema_near = is_schema_near or frame.has_schema
+                    has_schema = has_schema or (is_schema_near and frame.is_commit)
+                    continue
+                wrong = wrong or number
+                lost += frame.is_commit and frame.is_current
+    except OSError:
+        return ""
+    if lost <= _UNSYNCED or (only_all and has_schema):
+        return ""
+    return f"{log.name}: frame {wrong} is damaged, and SQLite leaves out the {lost} transactions from there on"
+
+
+def _iterate_frames(file: BinaryIO) -> Iterator[_Frame]:
+    """Yield the frames; after one that is wrong all are, as each checksum goes on from the one before."""
+    header = file.read(_HEADER)
+    if len(header) < _HEADER:
+        return
+    magic, _, size = struct.unpack_from(">III", header)
+    order = ">" if magic == _BIG_ENDIAN else "<"
+    sums = _add_checksum(header[:-8], order, (0, 0))
+    salts = header[16:24]
+    is_whole = sums == struct.unpack_from(">II", header, _HEADER - 8)
+    if not is_whole:
+        # The size of a page and the salts are in the header: where it is damaged, the usual size is tried, and the
+        # salts are those of the first frame.
+        size = 4096
+        salts = b""
+    while len(frame := file.read(_FRAME_HEADER + size)) == _FRAME_HEADER + size:
+        page = frame[_FRAME_HEADER:]
+        salts = salts or frame[8:16]
+        is_current = salts == frame[8:16]
+        if is_whole:
+            sums = _add_checksum(page, order, _add_checksum(frame[:8], order, sums))
+            is_whole = is_current and sums == struct.unpack_from(">II", frame, 16)
+        has_schema = frame[:4] == b"\0\0\0\1" and page[60:64] != bytes(4)
+        yield _Frame(is_current, has_schema, frame[4:8] != bytes(4), is_whole)
+
+
+def _add_checksum(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    first, second = sums
+    numbers = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for even, odd in zip(numbers[::2], numbers[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second

@@ -310,21 +310,21 @@ class SqliteFile:
             raise self.make_corrupt_error(f"a row has a value that was not written ({error})") from error
         except sqlite3.Error as error:
             name = getattr(error, "sqlite_errorname", "")
-            if name.startswith(_FILE_DAMAGED) or (name == "SQLITE_NOTADB" and _has_own_header(self.path)):
+            # By the application in its header a file that is no database any more was one of ours.
+            was_own = _read_header(self.path)[_APPLICATION_PLACE] == APPLICATION.to_bytes(4, "big")
+            if name.startswith(_FILE_DAMAGED) or (name == "SQLITE_NOTADB" and was_own):
                 raise self.make_damage_error(str(error)) from error
             if name.startswith(_DAMAGED) or (not name and isinstance(error, sqlite3.OperationalError)):
                 raise self.make_corrupt_error(f"the file is damaged ({error})") from error
             hint = str(error)
+            locked = f"kept it locked for {self._busy_seconds:g} s"
+            if self._busy_failures > 1:
+                locked = "still keeps it locked"
             for beginning, text in _ERROR_HINTS:
                 if name.startswith(beginning):
-                    hint = text.format(locked=self._describe_lock(), name=name)
+                    hint = text.format(locked=locked, name=name)
                     break
             raise StoreError(f"{self.path}: {hint}") from error
-
-    def _describe_lock(self) -> str:
-        if self._busy_failures > 1:
-            return "still keeps it locked"
-        return f"kept it locked for {self._busy_seconds:g} s"
 
     def _prepare_file(self) -> None:
         """Make the tables of a new file. Raises StoreError for a file that is not changed: another program's, or ours
@@ -333,7 +333,9 @@ class SqliteFile:
         # One state of the file: another process may make its tables in this moment.
         with self.read_transaction() as connection:
             version = _read_version(connection)
-            if _is_foreign(connection):
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if application != APPLICATION and (application or tables):
                 raise StoreError(f"{self.path}: it is a database of another program; name another file")
             if version not in (0, VERSION):
                 raise StoreError(
@@ -376,18 +378,6 @@ def _is_busy(error: sqlite3.Error) -> bool:
 def _read_version(connection: sqlite3.Connection) -> int:
     found: int = connection.execute("PRAGMA user_version").fetchone()[0]
     return found
-
-
-def _is_foreign(connection: sqlite3.Connection) -> bool:
-    """Return whether the file is a database of another program."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return bool(application != APPLICATION and (application or tables))
-
-
-def _has_own_header(path: Path) -> bool:
-    """Return whether a file that is no database any more was one of ours, by the application in its header."""
-    return _read_header(path)[_APPLICATION_PLACE] == APPLICATION.to_bytes(4, "big")
 
 
 def _read_header(path: Path) -> bytes:

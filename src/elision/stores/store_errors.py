@@ -1,12 +1,8 @@
-"""Errors of all stores, in one wording.
+"""Errors of all stores, in one wording, a look at the disk, and what is done with a store that is damaged.
 
-What can be known of a disk without writing to it: whether anything may be written, and whether there is room.
-
-Keep a damaged store under another name, and leave an empty one in its place, so that agents go on durably.
-
-Nothing of the damaged store is changed: `elision sessions check` reads it under its new name, and
-`elision sessions copy` copies what can be read. Other processes that have it open find another one in its place,
-and open that.
+`set_aside` keeps a damaged store under another name, and leaves an empty one in its place, so that agents go on
+durably. Nothing of the damaged store is changed: `elision sessions check` reads it under its new name, and `elision
+sessions copy` copies what can be read. Other processes that have it open find another one in its place, and open that.
 """
 
 from __future__ import annotations
@@ -28,6 +24,13 @@ REPAIR_COMMAND: Final = f"{CHECK_COMMAND} --repair"
 
 #: Characters of a key in an error.
 _SHOWN = 200
+#: Bytes below which a disk counts as full: an append and the log's own pages need some room.
+MIN_FREE_BYTES: Final = 1 << 20
+#: What is added to the names of the damaged stores that are kept. A disk that damages so many needs its owner.
+_ENDINGS: Final = tuple(f".damaged{number}" for number in ("", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9"))
+#: Files that SQLite has beside a database; what is in the first is not in the database yet.
+_WAL: Final = "-wal"
+_SHARED_MEMORY: Final = "-shm"
 
 
 class DamagedStoreError(CorruptError):
@@ -103,10 +106,6 @@ def _quote_key(key: str) -> str:
     return f"{key[:_SHOWN]!r}… ({len(key):,} characters)"
 
 
-#: Bytes below which a disk counts as full: an append and the log's own pages need some room.
-MIN_FREE_BYTES: Final = 1 << 20
-
-
 def check_disk(folder: Path, min_free_bytes: int = MIN_FREE_BYTES) -> None:
     """Raise StoreError where the disk of `folder` may only be read, or has less room than this."""
     try:
@@ -120,11 +119,7 @@ def check_disk(folder: Path, min_free_bytes: int = MIN_FREE_BYTES) -> None:
         raise StoreError(f"{folder}: the disk is full ({free:,} bytes are free); make room")
 
 
-#: What is added to the names of the damaged stores that are kept. A disk that damages so many needs its owner.
-_ENDINGS: Final = tuple(f".damaged{number}" for number in ("", "-2", "-3", "-4", "-5", "-6", "-7", "-8", "-9"))
-#: Files that SQLite has beside a database; what is in the first is not in the database yet.
-_WAL: Final = "-wal"
-_SHARED_MEMORY: Final = "-shm"
+# -- damaged stores ---------------------------------------------------------------------------------------------------
 
 
 def set_aside(damaged: DamagedStoreError) -> Path:
@@ -148,7 +143,10 @@ def set_aside(damaged: DamagedStoreError) -> Path:
                     f"{path}: {len(names)} damaged stores are kept beside it; look at the disk, and move them elsewhere"
                 )
             if path.is_dir():
-                _move_folder(path, free[0])
+                path.rename(free[0])
+                path.mkdir(mode=0o700)
+                # A folder with a lock is a new store; without one it is a store that lost its log.
+                os.close(os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             else:
                 _move_file(path, free[0])
             os.fsync(folder)
@@ -174,13 +172,6 @@ def hold_place(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
-
-
-def _move_folder(path: Path, kept: Path) -> None:
-    path.rename(kept)
-    path.mkdir(mode=0o700)
-    # A folder with a lock is a new store; without one it is a store that lost its log.
-    os.close(os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _move_file(path: Path, kept: Path) -> None:

@@ -1,6 +1,6 @@
-"""Plan the start of an agent behind a gateway: its command, the variables to set, the files to write.
+"""Plan the start of an agent behind a gateway, its command, variables and files; and run it.
 
-Run a program with the terminal handed through: its signals, its size, its exit code.
+It is run with the terminal handed through: its signals, its size, its exit code.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ _LOOPBACK: Final = "127.0.0.1,localhost"
 #: The server as the agent's tools name it.
 SERVER_NAME: Final = "elision"
 _CLAUDE_FILE: Final = "mcp.json"
+#: The terminal sends them to the program too: it decides what they mean.
+_SHARED_SIGNALS: Final = ("SIGINT", "SIGQUIT")
+#: Sent to this process alone: passed on.
+_FORWARDED_SIGNALS: Final = ("SIGTERM", "SIGHUP")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +51,6 @@ def plan_launch(
     arguments: the user's own. folder: for the agent's files; nothing is written here. environ: the user's variables.
     Raises ElisionError where one of them holds something that cannot be merged.
     """
-
     return LaunchPlan(
         command=(agent.binary, *(_fill(each, url, folder) for each in agent.arguments), *arguments),
         variables=fill_variables(agent.environment, url, folder, environ),
@@ -177,10 +180,7 @@ def _offer_to_opencode(agent: Agent, command: Sequence[str], variables: Mapping[
     return replace(agent, environment=environment)
 
 
-#: The terminal sends them to the program too: it decides what they mean.
-_SHARED_SIGNALS: Final = ("SIGINT", "SIGQUIT")
-#: Sent to this process alone: passed on.
-_FORWARDED_SIGNALS: Final = ("SIGTERM", "SIGHUP")
+# -- running it -------------------------------------------------------------------------------------------------------
 
 
 def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -195,9 +195,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
         raise ElisionError(f"{command[0]} cannot be started: {error.strerror or error}") from error
     with _pass_signals(process.pid):
         code = _wait_program(process)
-    if code < 0:
-        return 128 - code
-    return code
+    return 128 - code if code < 0 else code
 
 
 def _wait_program(process: subprocess.Popen[bytes]) -> int:

@@ -23,8 +23,7 @@ from agno.models.response import ModelResponse
 from agno.team import Team
 
 from elision import ContextManager
-from elision.adapters.agno import ElisionAgnoModels
-from elision.adapters.agno_messages import ANTHROPIC_MIRROR, OPENAI_MIRROR, describe_call, read_usage
+from elision.adapters.agno import ANTHROPIC_MIRROR, OPENAI_MIRROR, ElisionAgnoModels, describe_call, read_usage
 from tests.adapters.scenarios import list_part
 
 STRATEGY = "masking(window=2, schedule=every-turn)"

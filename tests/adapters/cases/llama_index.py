@@ -22,8 +22,7 @@ from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
 
 from elision import ContextManager
-from elision.adapters.llama_index import ElisionFunctionAgents
-from elision.adapters.llama_index_messages import MIRROR, record_usage
+from elision.adapters.llama_index import MIRROR, ElisionFunctionAgents, record_usage
 from tests.adapters.scenarios import PIXEL, list_part
 
 STRATEGY = "masking(window=2, schedule=every-turn)"

@@ -32,7 +32,7 @@ class Script(llm.KeyModel):
     def execute(self, prompt, stream, response, conversation, key):
         self.keys.add(key)
         outputs = [getattr(part, "output", "") for message in prompt.messages for part in message.parts]
-        self.hidden = sum(output.startswith("[t") for output in outputs)
+        self.hidden = sum(output.startswith("[") for output in outputs)
         done = sum(message.role == "assistant" for message in prompt.messages)
         if done < 8:
             call = llm.ToolCall(tool_call_id=f"c{done}", name="look", arguments={"part": done})
@@ -89,7 +89,10 @@ def check_the_command_s_models_have_their_settings_late() -> None:
     )
     assert made[0].conversation().chain("Go.", tools=[look], chain_limit=0, key="k").text() == "Done."
     assert script.hidden == 0
-    os.environ["AGENT_CONTEXT_STRATEGY"] = EAGER
+    os.environ.update({"AGENT_CONTEXT_STRATEGY": EAGER, "AGENT_CONTEXT_TOOLS": "defer"})
+    assert made[0].conversation().chain("Go.", tools=[look], chain_limit=0, key="k").text() == "Done."
+    assert script.hidden == 0
+    del os.environ["AGENT_CONTEXT_TOOLS"]
     assert made[0].conversation().chain("Go.", tools=[look], chain_limit=0, key="k").text() == "Done."
     assert script.hidden == 5
     assert os.path.exists(locate_store("sqlite:").removeprefix("sqlite:///"))

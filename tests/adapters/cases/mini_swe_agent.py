@@ -147,7 +147,7 @@ def check_shared_sessions_stay_open() -> None:
     with Sessions(STRATEGY, store="memory:") as sessions:
         with ElisionLitellmModel(sessions=sessions, **gather_options(make_options())) as model:
             make_agent(model).run("Count.")
-        assert sessions.open(model.list_sessions()[0]).turns == 0
+        assert len(sessions.open(model.list_sessions()[0]).turns) == 0
 
 
 def check_trajectory_file() -> None:

@@ -71,7 +71,7 @@ def collect_lines():
 
 
 def count_hidden(items) -> int:
-    return sum(str(item.get("output", "")).startswith("[t") for item in items if isinstance(item, dict))
+    return sum(str(item.get("output", "")).startswith("[") for item in items if isinstance(item, dict))
 
 
 async def check_a_model_object_is_wrapped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from elision.gateway.recall_rounds import ResponseMerger
-from tests.gateway.test_response_merger import relayed
+from tests.gateway.test_recall_rounds import relayed
 from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,

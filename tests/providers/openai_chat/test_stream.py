@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elision.gateway.recall_rounds import ResponseMerger
-from tests.gateway.test_response_merger import relayed
+from tests.gateway.test_recall_rounds import relayed
 from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,

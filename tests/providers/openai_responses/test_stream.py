@@ -9,7 +9,7 @@ import pytest
 
 from elision.gateway.recall_rounds import ResponseMerger
 from elision.providers.streaming.rounds import RoundOutcome
-from tests.gateway.test_response_merger import relayed
+from tests.gateway.test_recall_rounds import relayed
 from tests.providers.streaming.provider_responses import (
     Json,
     ProviderResponse,

@@ -1,6 +1,6 @@
-"""Render the dashboard's values as JSON. Text of sessions passes unchanged; the page displays it as text.
+"""Render the dashboard's values as JSON, and the calls of a session as a file, CSV or JSON.
 
-The calls of a session as a file: CSV for tables, JSON for programs.
+Text of sessions passes unchanged; the page displays it as text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -89,15 +89,15 @@ def render_totals(found: SavingsTotals) -> dict[str, Any]:
 
 def render_row(info: SessionInfo, row: SessionRow | None, now: float, busy: Collection[str]) -> dict[str, Any]:
     """Render a session in one line; without totals while it is not read yet."""
-    told = {
+    rendered = {
         **_render_info(info),
         "live": now - info.changed < LIVE_SECONDS,
         "busy": info.key in busy,
         "read": row is not None,
     }
     if row is None:
-        return told
-    return told | {
+        return rendered
+    return rendered | {
         "model": row.model,
         "strategy": row.strategy,
         "shared": row.shared_calls,
@@ -153,21 +153,18 @@ def render_call(made: CallReport, turns: Sequence[Turn]) -> dict[str, Any]:
     """
     usage = made.usage
     summary = made.summary
+    shown = made.diagnostics
+    # Of a result that is in several, the last one counts.
+    changed = (*made.covered, *shown.folded, *shown.clipped, *shown.masked)
     return {
         **encode_call_report(made),
         "raw_bill": msgspec.structs.asdict(made.bills.raw),
         "billed_usd": cost_reported_usage(usage, made.prices) if usage else None,
         "hit": usage.cache_read / usage.prompt if usage and usage.prompt else None,
         "summary": {"text": summary.text, "covers": summary.covers} if summary else None,
-        "covered": [_render_hidden(each) for each in made.covered],
-        "results": {each.handle: _render_result(each, turns) for hidden in _list_changes(made) for each in hidden},
+        "covered": [{"handle": each.handle, "tool": each.tool, "tokens": each.tokens} for each in made.covered],
+        "results": {each.handle: _render_result(each, turns) for each in changed},
     }
-
-
-def _list_changes(made: CallReport) -> Iterator[tuple[Hidden, ...]]:
-    """Yield the results that a call shows as another text; of a result that is in several, the last one counts."""
-    done = made.diagnostics
-    yield from (made.covered, done.folded, done.clipped, done.masked)
 
 
 def _render_result(hidden: Hidden, turns: Sequence[Turn]) -> dict[str, Any]:
@@ -209,9 +206,7 @@ def _render_info(info: SessionInfo) -> dict[str, Any]:
     }
 
 
-def _render_hidden(hidden: Hidden) -> dict[str, Any]:
-    return {"handle": hidden.handle, "tool": hidden.tool, "tokens": hidden.tokens}
-
+# -- files ------------------------------------------------------------------------------------------------------------
 
 #: Columns of the CSV; tokens as the provider counts them, USD.
 COLUMNS: Final = (

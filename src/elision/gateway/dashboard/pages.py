@@ -1,25 +1,32 @@
-"""The dashboard's routes: one page, its files, and an API of JSON that the page polls.
+"""The gateway's own pages: health, metrics, and the dashboard, which is one page, its files, and an API that it polls.
 
 Polling is cheap: a response has an ETag, and an unchanged one is answered with 304 and no body. That works with any
 number of processes on one store, and a shutdown has no open connection to wait for.
 
-Nothing here checks who may ask: the caller that mounts the routes does.
+Health is open: it reveals nothing of sessions. The other pages show what agents read and write. On loopback they are
+for the user of this machine. A page of another site must not reach them through a name that now resolves to it (DNS
+rebinding), so the Host must be one of this machine. Beyond loopback, and wherever a token is set, they need the token.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 import re
 import time
-from collections.abc import Callable, Collection
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, partial
 from hashlib import blake2b
+from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+from urllib.parse import parse_qsl, quote, urlencode
 
 import elision
-from elision.errors import ElisionError, MissingExtra, SpecError, StoreError, UnknownHandle
+from elision.errors import ElisionError, MissingExtra, SpecError, StoreError, UnknownHandle, install
+from elision.gateway.app import Asgi
+from elision.gateway.body_reader import Receive
 from elision.gateway.dashboard.json_views import (
     LIVE_SECONDS,
     decode_key,
@@ -33,19 +40,29 @@ from elision.gateway.dashboard.json_views import (
 )
 from elision.gateway.dashboard.session_cache import SessionCache, SessionRow, SessionTrees, render_roles
 from elision.gateway.dashboard.totals import SavingsTotals
+from elision.gateway.health import HealthChecks
+from elision.gateway.settings import GatewaySettings, is_loopback
+from elision.gateway.wire import Send
 from elision.manager.session_history import SessionReport
 from elision.stores.store import SessionInfo, Store
 from elision.strategies.guards import Guards
-from elision.trajectory.plan import Key
 from elision.trajectory.prices import Prices
 
 try:
+    from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.routing import BaseRoute, Route
 except ImportError as error:
-    raise MissingExtra("the dashboard", "gateway") from error
+    raise MissingExtra("the gateway", "gateway") from error
 
+#: Paths that anybody may ask for.
+OPEN_PATHS: Final = ("/healthz", "/readyz")
+COOKIE_NAME: Final = "elision_admin"
+#: Seconds that a browser keeps the cookie.
+COOKIE_SECONDS: Final = 30 * 86_400
+#: (content type, body) of the page that Prometheus scrapes.
+MetricsSource: TypeAlias = Callable[[], tuple[str, bytes]]
 #: Nothing but the page's own files; no frame around it, no form out of it.
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -77,6 +94,28 @@ MAX_ROWS: Final = 200
 _HANDLE: Final = re.compile(r"t([1-9]\d{0,8})\.([1-9]\d{0,8})", re.ASCII)
 
 
+def make_admin_app(
+    settings: GatewaySettings, health: HealthChecks, metrics: MetricsSource | None, dashboard: Sequence[BaseRoute]
+) -> Asgi:
+    """Make the guarded application of all pages. metrics: the page for Prometheus, None without its client."""
+
+    async def alive(request: Request) -> Response:
+        return Response(health.render_alive(), media_type="application/json")
+
+    async def ready(request: Request) -> Response:
+        is_ready, body = await health.check_ready()
+        return Response(body, 200 if is_ready else 503, media_type="application/json")
+
+    def render_metrics(request: Request) -> Response:
+        if metrics is None:
+            return PlainTextResponse(f"metrics need an extra: {install('prometheus')}\n", 501)
+        kind, body = metrics()
+        return Response(body, media_type=kind)
+
+    routes = [Route("/healthz", alive), Route("/readyz", ready), Route("/metrics", render_metrics), *dashboard]
+    return AdminGuard(Starlette(routes=routes), settings)
+
+
 def make_routes(
     store: Store,
     *,
@@ -93,15 +132,16 @@ def make_routes(
     """
     asked = _DashboardApi(SessionCache(store, guards, prices), shadow, busy, clock)
     return [
-        Route("/", _serve_page),
-        Route("/favicon.ico", _serve_icon),
+        Route("/", partial(_serve_file, name="page.html", kind="text/html; charset=utf-8")),
+        # Browsers ask for an icon by its old name.
+        Route("/favicon.ico", partial(_serve_file, name="icon.svg", kind="image/svg+xml")),
         Route("/elision/api/totals", _make_endpoint(asked.get_totals)),
         Route("/elision/api/sessions", _make_endpoint(asked.get_sessions)),
         Route("/elision/api/sessions/{name}", _make_endpoint(asked.get_session)),
         Route("/elision/api/sessions/{name}/observations/{handle}", _make_endpoint(asked.get_observation)),
         Route("/elision/api/sessions/{name}/calls.csv", asked.export_csv),
         Route("/elision/api/sessions/{name}/calls.json", asked.export_json),
-        Route("/elision/{file}", _serve_file),
+        Route("/elision/{file}", _serve_named_file),
     ]
 
 
@@ -123,19 +163,25 @@ class _DashboardApi:
         infos = self._cache.list_sessions()
         now = self._clock()
         rows = list(self._cache.iterate_rows(infos, READ_SECONDS))
-        read = [row for row in rows if row is not None]
+        #: By whether its requests are forwarded unchanged.
+        by_shadow: dict[bool, list[SessionRow]] = {False: [], True: []}
+        for row in rows:
+            if row is not None:
+                by_shadow[row.shadow].append(row)
+        read = by_shadow[False] + by_shadow[True]
+        unpriced = [row for row in read if row.calls and not row.priced]
         return {
             "version": elision.__version__,
             "sessions": len(infos),
             "live": sum(now - info.changed < LIVE_SECONDS for info in infos),
             "unread": rows.count(None),
             "faults": sum(bool(row.fault) for row in read),
-            "unpriced": sum(bool(row.calls and not row.priced) for row in read),
-            "unpriced_models": sorted({row.model for row in read if row.calls and row.model and not row.priced})[:3],
+            "unpriced": len(unpriced),
+            "unpriced_models": sorted({row.model for row in unpriced if row.model})[:3],
             "shadow": self._shadow,
-            "roles": render_roles(row for row in read if row.shadow == self._shadow),
-            "would": render_totals(sum((row.own_totals for row in read if row.shadow), SavingsTotals())),
-            **render_totals(sum((row.own_totals for row in read if not row.shadow), SavingsTotals())),
+            "roles": render_roles(by_shadow[self._shadow]),
+            "would": render_totals(sum((row.own_totals for row in by_shadow[True]), SavingsTotals())),
+            **render_totals(sum((row.own_totals for row in by_shadow[False]), SavingsTotals())),
         }
 
     def get_sessions(self, request: Request) -> dict[str, Any]:
@@ -179,8 +225,11 @@ class _DashboardApi:
     def get_observation(self, request: Request) -> dict[str, Any]:
         """Return what was hidden under a handle, from character `start` on."""
         key = decode_key(request.path_params["name"])
-        handle = _parse_handle(request.path_params["handle"])
-        observation = self._cache.store.observation(key, handle)
+        handle = request.path_params["handle"]
+        found = _HANDLE.fullmatch(handle)
+        if found is None:
+            raise UnknownHandle(f"{handle[:40]!r} is not a handle; handles look like t12.1")
+        observation = self._cache.store.observation(key, (int(found[1]), int(found[2])))
         return render_observation(observation, _parse_number(request, "start", 0))
 
     def export_csv(self, request: Request) -> Response:
@@ -245,20 +294,16 @@ def _respond_tagged(request: Request, body: bytes, kind: str, status: int = 200)
     return Response(body, status_code=status, headers=headers)
 
 
-def _serve_page(request: Request) -> Response:
-    return _respond_tagged(request, _read_file("page.html"), "text/html; charset=utf-8")
+def _serve_file(request: Request, name: str, kind: str) -> Response:
+    return _respond_tagged(request, _read_file(name), kind)
 
 
-def _serve_icon(request: Request) -> Response:
-    """Answer a browser that asks for an icon by its old name."""
-    return _respond_tagged(request, _read_file("icon.svg"), "image/svg+xml")
-
-
-def _serve_file(request: Request) -> Response:
+def _serve_named_file(request: Request) -> Response:
+    """Serve a file of the page by its name."""
     found = FILES.get(request.path_params["file"])
     if found is None:
         return _respond_json(request, {"error": "there is no such file"}, 404)
-    return _respond_tagged(request, _read_file(found[0]), found[1])
+    return _serve_file(request, *found)
 
 
 @cache
@@ -276,8 +321,92 @@ def _parse_number(request: Request, name: str, usual: int) -> int:
     return int(text)
 
 
-def _parse_handle(handle: str) -> Key:
-    found = _HANDLE.fullmatch(handle)
-    if found is None:
-        raise UnknownHandle(f"{handle[:40]!r} is not a handle; handles look like t12.1")
-    return int(found[1]), int(found[2])
+# -- who may ask -------------------------------------------------------------------------------------------------------
+
+
+class AdminGuard:
+    """Lets only authorized requests reach the pages of `app`."""
+
+    def __init__(self, app: Asgi, settings: GatewaySettings) -> None:
+        self._app = app
+        self._token = settings.admin_token
+        self._is_local = is_loopback(settings.host)
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        refused = None if scope["path"] in OPEN_PATHS else self._check_access(request)
+        await (refused or self._app)(scope, receive, send)
+
+    def _check_access(self, request: Request) -> Response | None:
+        """Return the refusal of a request; None where it may see the page."""
+        if self._is_local and not is_loopback(_get_host(request)):
+            return PlainTextResponse("this page is for this machine: open it at http://127.0.0.1\n", 403)
+        # A page of another site names that one.
+        origin = request.headers.get("origin")
+        is_same_origin = origin is None or origin.partition("://")[2] == request.headers.get("host", "")
+        if request.method not in ("GET", "HEAD") and not is_same_origin:
+            return PlainTextResponse("another site's page asks for this\n", 403)
+        if self._token is None:
+            return None
+        token = request.query_params.get("token")
+        if token is not None:
+            if _is_same_secret(token, self._token):
+                return self._redirect_signed_in(request)
+            return _make_unauthorized()
+        if self._has_token(request):
+            return None
+        return _make_unauthorized()
+
+    def _has_token(self, request: Request) -> bool:
+        assert self._token is not None
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return _is_same_secret(text.strip(), self._token)
+        return _is_same_secret(_read_cookie(request.headers), _derive_cookie(self._token))
+
+    def _redirect_signed_in(self, request: Request) -> Response:
+        """Redirect to the address without the token, which histories and logs would keep."""
+        assert self._token is not None
+        rest = urlencode([pair for pair in parse_qsl(request.url.query) if pair[0] != "token"])
+        # One slash: behind two, a browser would read the name of a machine.
+        there = "/" + quote(request.url.path.lstrip("/"))
+        answer = RedirectResponse(f"{there}?{rest}" if rest else there, 303, {"cache-control": "no-store"})
+        answer.set_cookie(
+            COOKIE_NAME,
+            _derive_cookie(self._token),
+            max_age=COOKIE_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return answer
+
+
+def _make_unauthorized() -> Response:
+    text = "the token is missing or wrong: open /?token=... once, or send Authorization: Bearer ...\n"
+    return PlainTextResponse(text, 401, {"www-authenticate": "Bearer", "cache-control": "no-store"})
+
+
+def _get_host(request: Request) -> str:
+    """Return the name in the Host header, without its port."""
+    text = request.headers.get("host", "")
+    if text.startswith("["):
+        return text.partition("]")[0] + "]"
+    return text.partition(":")[0]
+
+
+def _read_cookie(headers: Mapping[str, str]) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE_NAME)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _derive_cookie(token: str) -> str:
+    """Return the cookie's value: the token itself is not left in a browser."""
+    return hmac.new(token.encode(), b"elision admin cookie", "sha256").hexdigest()
+
+
+def _is_same_secret(token: str, wanted: str) -> bool:
+    return hmac.compare_digest(token.encode("utf-8", "surrogatepass"), wanted.encode())

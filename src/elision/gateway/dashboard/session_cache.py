@@ -2,11 +2,7 @@
 
 A session's totals are kept. Its report, which holds its whole log, is kept if there is room, and read again from the
 store when it is needed. Other processes write to the same store: it is listed again on every question, at most once in
-`LISTING_SECONDS`.
-
-What people know a session and a tool result by: the API of its client, the command that was run.
-
-One bill for a tree of agents: sessions that belong together, and what each role among them cost.
+`LISTING_SECONDS`. `SessionTrees` finds the sessions that belong together: a tree of agents has one bill.
 """
 
 from __future__ import annotations
@@ -33,64 +29,6 @@ from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import find_task
 from elision.trajectory.turn import Action, Turn
 
-#: Characters of a command that the API gives.
-MAX_COMMAND_CHARS: Final = 400
-
-#: Arguments that are the command by themselves.
-_COMMANDS: Final = ("command", "cmd", "code", "query", "path", "file_path")
-
-
-def describe_api(dialect: str) -> str:
-    """Return the name of the API that the client speaks; "" if the log does not say."""
-    if dialect in PROVIDERS:
-        return PROVIDERS[dialect].title
-    return ""
-
-
-def find_command(turns: Sequence[Turn], key: Key) -> str:
-    """Return what the tool was called with, in one line; "" if the log does not say."""
-    number, position = key
-    if not 1 <= number <= len(turns):
-        return ""
-    turn = turns[number - 1]
-    if turn.index != number or not 1 <= position <= len(turn.observations):
-        return ""
-    action = turn.find_action(turn.observations[position - 1])
-    if action is None:
-        return ""
-    return _cut(" ".join(_describe_arguments(action).split()), MAX_COMMAND_CHARS)
-
-
-def _describe_arguments(action: Action) -> str:
-    """Return the command alone if there is one; otherwise names and values."""
-    arguments: Mapping[str, Any] = action.decoded_arguments
-    if not arguments:
-        return action.arguments[: 4 * MAX_COMMAND_CHARS].strip().removeprefix("{}")
-    for name in _COMMANDS:
-        value = arguments.get(name)
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
-            value = " ".join(value)
-        if isinstance(value, str) and value:
-            others = {other: each for other, each in arguments.items() if other != name}
-            return " ".join(filter(None, (value[: 4 * MAX_COMMAND_CHARS], _list_values(others))))
-    return _list_values(arguments)
-
-
-def _list_values(arguments: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={_write_value(value)}" for name, value in islice(arguments.items(), 20))
-
-
-def _write_value(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return _cut(" ".join(text[:400].split()), 80)
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    return f"{text[: most - 1]}…"
-
-
 #: Seconds for which a listing of the store is taken as new.
 LISTING_SECONDS: Final = 0.5
 #: Points of a session's small picture.
@@ -99,6 +37,10 @@ MAX_POINTS: Final = 60
 KEPT_BYTES: Final = 64_000_000
 #: Sessions of which totals are kept.
 KEPT_ROWS: Final = 50_000
+#: Characters of a command that the API gives.
+MAX_COMMAND_CHARS: Final = 400
+#: Arguments that are the command by themselves.
+_COMMANDS: Final = ("command", "cmd", "code", "query", "path", "file_path")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +111,11 @@ class SessionCache:
             if self._clock() - self._listed_at >= LISTING_SECONDS:
                 self._listing = self.store.sessions()
                 self._listed_at = self._clock()
-                self._forget_deleted({info.key for info in self._listing})
+                keys = {info.key for info in self._listing}
+                # What the store has deleted is forgotten.
+                for kept in (self._kept, self._rows):
+                    for key in kept.keys() - keys:
+                        del kept[key]
             return self._listing
 
     def load_account(self, key: str) -> tuple[SessionReport, int]:
@@ -202,10 +148,7 @@ class SessionCache:
             return SessionRow(info=info, own_totals=SavingsTotals(), fault=str(error))
         begun = count_shared_calls(account)
         end = account.final
-        if end is not None:
-            said = end.stop or end.hint
-        else:
-            said = None
+        note = (end.stop or end.hint) if end is not None else None
         return SessionRow(
             info=info,
             own_totals=compute_totals(account, begun),
@@ -218,7 +161,7 @@ class SessionCache:
             shadow=account.shadow,
             task=find_task(account.head),
             api=describe_api(account.dialect),
-            hint=str(said) if said is not None else "",
+            hint=str(note) if note is not None else "",
             role=account.role,
         )
 
@@ -241,12 +184,6 @@ class SessionCache:
             self._kept.popitem(last=False)
         return reading
 
-    def _forget_deleted(self, keys: set[str]) -> None:
-        """Forget sessions that the store has deleted."""
-        for kept in (self._kept, self._rows):
-            for key in [key for key in kept if key not in keys]:
-                del kept[key]
-
 
 def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
     """Return the largest context of each stretch of calls, for at most `MAX_POINTS` stretches.
@@ -260,6 +197,9 @@ def _make_points(account: SessionReport) -> tuple[tuple[int, int], ...]:
     step = max(1, -(-len(sizes) // MAX_POINTS))
     pieces = [sizes[start : start + step] for start in range(0, len(sizes), step)]
     return tuple((max(raw for raw, _ in piece), max(sent for _, sent in piece)) for piece in pieces)
+
+
+# -- trees of agents ---------------------------------------------------------------------------------------------------
 
 
 class SessionTrees:
@@ -314,3 +254,52 @@ def render_roles(rows: Iterable[SessionRow]) -> dict[str, Any]:
         for role in ROLES
         if role in found
     }
+
+
+# -- names for people --------------------------------------------------------------------------------------------------
+
+
+def describe_api(dialect: str) -> str:
+    """Return the name of the API that the client speaks; "" if the log does not say."""
+    return PROVIDERS[dialect].title if dialect in PROVIDERS else ""
+
+
+def find_command(turns: Sequence[Turn], key: Key) -> str:
+    """Return what the tool was called with, in one line; "" if the log does not say."""
+    number, position = key
+    if not 1 <= number <= len(turns):
+        return ""
+    turn = turns[number - 1]
+    if turn.index != number or not 1 <= position <= len(turn.observations):
+        return ""
+    action = turn.find_action(turn.observations[position - 1])
+    if action is None:
+        return ""
+    return _cut(" ".join(_describe_arguments(action).split()), MAX_COMMAND_CHARS)
+
+
+def _describe_arguments(action: Action) -> str:
+    """Return the command alone if there is one; otherwise names and values."""
+    arguments: Mapping[str, Any] = action.decoded_arguments
+    if not arguments:
+        return action.arguments[: 4 * MAX_COMMAND_CHARS].strip().removeprefix("{}")
+    for name in _COMMANDS:
+        value = arguments.get(name)
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = " ".join(value)
+        if isinstance(value, str) and value:
+            others = {other: each for other, each in arguments.items() if other != name}
+            return " ".join(filter(None, (value[: 4 * MAX_COMMAND_CHARS], _list_values(others))))
+    return _list_values(arguments)
+
+
+def _list_values(arguments: Mapping[str, Any]) -> str:
+    values = []
+    for name, value in islice(arguments.items(), 20):
+        text = value if isinstance(value, str) else json.dumps(value)
+        values.append(f"{name}={_cut(' '.join(text[:400].split()), 80)}")
+    return " ".join(values)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import msgspec
 
-from elision.manager.session_history import SessionReport
+from elision.manager.session_history import CallReport, SessionReport
 from elision.trajectory.price_lookup import cost_reported_usage
 from elision.trajectory.prices import Bill, Prices
 from elision.trajectory.usage import Usage
@@ -65,11 +66,10 @@ class SavingsTotals:
         sums = {
             each.name: getattr(self, each.name) + getattr(other, each.name)
             for each in fields(self)
-            if _is_summed(each.name)
+            if each.name != "billed_usd"
         }
-        return SavingsTotals(
-            **sums, usage=self.usage + other.usage, billed_usd=_add_optional(self.billed_usd, other.billed_usd)
-        )
+        billed = [each.billed_usd for each in (self, other) if each.billed_usd is not None]
+        return SavingsTotals(**sums, billed_usd=sum(billed) if billed else None)
 
     @property
     def saved_usd(self) -> float:
@@ -92,8 +92,6 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
     ours = _sum_prompts([each.bills.ours for each in passes], account.prices)
     raw = _sum_prompts([each.bills.raw for each in passes], account.prices)
     summarizer = end.costs.summarizer - before.summarizer
-    reported = [(each.usage, each.prices) for each in passes if each.usage is not None]
-    played = [(usage, prices) for usage, prices in reported if usage.played]
     spent = end.costs.ours - before.ours
     spared = end.costs.raw - before.raw
     return SavingsTotals(
@@ -108,13 +106,31 @@ def compute_totals(account: SessionReport, after: int = 0) -> SavingsTotals:
         rewrites=end.epoch - before.epoch,
         summaries=end.summaries - before.summaries,
         failed_summaries=sum(len(each.failed_summaries) for each in passes),
-        reported_calls=len(reported),
-        # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
-        usage=sum((msgspec.structs.replace(usage, others=()) for usage, _ in reported), Usage()),
-        billed_usd=_sum_reported(reported),
-        played_calls=len(played),
-        played_usd=sum(cost_reported_usage(usage, prices) for usage, prices in played),
+        **_sum_reported(passes),
     )
+
+
+def _sum_reported(passes: Sequence[CallReport]) -> dict[str, Any]:
+    """Return the fields of the totals that come from reported usage."""
+    usages: list[Usage] = []
+    billed_usd: list[float] = []
+    played_usd: list[float] = []
+    for each in passes:
+        if each.usage is None:
+            continue
+        usd = cost_reported_usage(each.usage, each.prices)
+        # Counts alone: what other models were billed for is in `billed_usd`, and would pile up call by call.
+        usages.append(msgspec.structs.replace(each.usage, others=()))
+        billed_usd.append(usd)
+        if each.usage.played:
+            played_usd.append(usd)
+    return {
+        "reported_calls": len(usages),
+        "usage": sum(usages, Usage()),
+        "billed_usd": sum(billed_usd) if billed_usd else None,
+        "played_calls": len(played_usd),
+        "played_usd": sum(played_usd),
+    }
 
 
 def count_shared_calls(account: SessionReport) -> int:
@@ -169,21 +185,3 @@ def _sum_prompts(bills: Sequence[Bill], prices: Prices) -> CostParts:
             cache_read=bill.cache_read * rates.read_price / 1e6,
         )
     return parts
-
-
-def _sum_reported(reported: Sequence[tuple[Usage, Prices]]) -> float | None:
-    if not reported:
-        return None
-    return sum(cost_reported_usage(usage, prices) for usage, prices in reported)
-
-
-def _add_optional(one: float | None, other: float | None) -> float | None:
-    if one is None:
-        return other
-    if other is None:
-        return one
-    return one + other
-
-
-def _is_summed(name: str) -> bool:
-    return name not in ("usage", "billed_usd")

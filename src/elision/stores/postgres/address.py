@@ -12,6 +12,8 @@ from elision.errors import StoreError
 
 #: Of a name in PostgreSQL, in bytes.
 _LONGEST = 63
+#: The options that are ours.
+_OURS = ("schema", "pool", "timeout", "fsync", "turns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,12 @@ def parse_address(rest: str) -> PostgresAddress:
     if not rest.startswith("//"):
         raise StoreError("a PostgreSQL store is named postgresql://HOST/DATABASE; after `postgresql:` come two slashes")
     head, _, query = rest.partition("?")
-    _check_marks(head)
+    if _has_stray_marks(head):
+        # A password with / @ or : in it would be read as host or database, and shown in errors.
+        raise StoreError(
+            "the PostgreSQL URL does not read as //USER:PASSWORD@HOST:PORT/DATABASE; write / @ : # ? % and blanks in a "
+            "user or password as %2F %40 %3A %23 %3F %25 %20, or keep the password in PGPASSWORD or ~/.pgpass"
+        )
     try:
         options = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict")
     except ValueError:
@@ -49,21 +56,11 @@ def parse_address(rest: str) -> PostgresAddress:
         schema=_check_schema(ours.get("schema", "public")),
         pool_size=int(_parse_number("pool", ours.get("pool", "4"), least=1, most=1_000)),
         timeout_seconds=_parse_number("timeout", ours.get("timeout", "30"), least=0.1, most=86_400),
-        allows_unsafe=_parse_fsync(ours.get("fsync", "on")),
-        shows_whole=_parse_turns(ours.get("turns", "full")),
+        allows_unsafe=not _parse_choice(
+            "fsync", ours.get("fsync", "on"), "on", "off", "to take a server that may lose data"
+        ),
+        shows_whole=_parse_choice("turns", ours.get("turns", "full"), "full", "short", "for texts of 2,000 characters"),
     )
-
-
-_OURS = ("schema", "pool", "timeout", "fsync", "turns")
-
-
-def _check_marks(head: str) -> None:
-    """Raise StoreError if a password with / @ or : in it would be read as host or database, and shown in errors."""
-    if _has_stray_marks(head):
-        raise StoreError(
-            "the PostgreSQL URL does not read as //USER:PASSWORD@HOST:PORT/DATABASE; write / @ : # ? % and blanks in a "
-            "user or password as %2F %40 %3A %23 %3F %25 %20, or keep the password in PGPASSWORD or ~/.pgpass"
-        )
 
 
 def _has_stray_marks(head: str) -> bool:
@@ -74,16 +71,12 @@ def _has_stray_marks(head: str) -> bool:
         return True
     if parts.fragment or "@" in credentials or not {"@", ":"}.isdisjoint(parts.path):
         return True
-    ports = map(_find_port, hosts.split(","))
-    return any(port and not port.isdigit() for port in ports)
-
-
-def _find_port(host: str) -> str:
-    """Return what follows the last colon outside of brackets."""
-    rest = host.rpartition("]")[2]
-    if ":" in rest:
-        return rest.rpartition(":")[2]
-    return ""
+    for host in hosts.split(","):
+        # A port is what follows the last colon outside of brackets.
+        _, colon, port = host.rpartition("]")[2].rpartition(":")
+        if colon and port and not port.isdigit():
+            return True
+    return False
 
 
 def _check_schema(name: str) -> str:
@@ -102,13 +95,8 @@ def _parse_number(name: str, text: str, *, least: float, most: float) -> float:
     return value
 
 
-def _parse_fsync(text: str) -> bool:
-    if text not in ("on", "off"):
-        raise StoreError(f"fsync={text[:20]!r} in the PostgreSQL URL: on, or off to take a server that may lose data")
-    return text == "off"
-
-
-def _parse_turns(text: str) -> bool:
-    if text not in ("full", "short"):
-        raise StoreError(f"turns={text[:20]!r} in the PostgreSQL URL: full, or short for texts of 2,000 characters")
-    return text == "full"
+def _parse_choice(name: str, text: str, usual: str, other: str, purpose: str) -> bool:
+    """Return whether an option has its usual value. purpose: of the other one. Raises StoreError for a third."""
+    if text not in (usual, other):
+        raise StoreError(f"{name}={text[:20]!r} in the PostgreSQL URL: {usual}, or {other} {purpose}")
+    return text == usual

@@ -1,12 +1,11 @@
-"""Values as PostgreSQL keeps them: names, dates, calls and results as JSON, and the words that are searched.
+"""What PostgreSQL keeps: values of columns, batches of records, and a check of everything.
 
-Its text has no NUL and no lone surrogates. Names (keys, families, nodes) must come back letter for letter and stay
-readable, so only what it cannot hold is written as an escape; texts that people read have replacement characters
-instead. Texts inside JSON are shown up to SHOWN characters. `texts` of a result: addresses of what is kept apart.
+Values are names, dates, calls and results as JSON, and the words that are searched. PostgreSQL's text has no NUL and no
+lone surrogates. Names (keys, families, nodes) must come back letter for letter and stay readable, so only what it
+cannot hold is written as an escape; texts that people read have replacement characters instead. Texts inside JSON are
+shown up to SHOWN characters. `texts` of a result: addresses of what is kept apart.
 
-Records of a log with the large texts that they need, in few statements and in batches of limited size.
-
-Reading everything that a store keeps, and saying what is wrong with it.
+Records of a log are read with the large texts that they need, in few statements and in batches of limited size.
 """
 
 from __future__ import annotations
@@ -30,6 +29,12 @@ from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.trajectory import join_argument_text
 from elision.trajectory.turn import Action, Observation, Turn
 
+_SQL: Final = load_statements("postgres")
+#: Of a batch: records, and bytes before packing (one record may be more).
+RECORDS = 500
+BYTES = 16_000_000
+#: Texts that the check reads in one go.
+_TEXTS: Final = 100
 #: Largest distance from the epoch, in seconds, that PostgreSQL takes as a date.
 _ERAS: Final = 6e10
 _ODD: Final = re.compile("[\\\\\x00\ud800-\udfff]")
@@ -66,9 +71,7 @@ def _unescape_character(match: re.Match[str]) -> str:
 
 def convert_time(at: float) -> float | None:
     """Return `at`, seconds since the epoch, if the server takes it as a date."""
-    if math.isfinite(at) and abs(at) < _ERAS:
-        return at
-    return None
+    return at if math.isfinite(at) and abs(at) < _ERAS else None
 
 
 def describe_turn(event: TurnAdded | TurnAmended) -> dict[str, Any]:
@@ -167,10 +170,7 @@ def _encode_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-#: Of a batch: records, and bytes before packing (one record may be more).
-RECORDS = 500
-BYTES = 16_000_000
-_SQL: Final = load_statements("postgres")
+# -- batches of records -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +212,7 @@ def _add_texts(cursor: Cursor, rows: Sequence[tuple[int, list[bytes], bytes]]) -
     return RecordBatch([(position, body) for position, _, body in rows], dict(texts))
 
 
-#: Texts read in one go.
-_TEXTS: Final = 100
+# -- the check --------------------------------------------------------------------------------------------------------
 
 
 def find_damage(database: PostgresDatabase, packer: Packer, sessions: Sequence[SessionInfo]) -> Iterator[Finding]:

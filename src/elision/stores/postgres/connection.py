@@ -286,9 +286,7 @@ class PostgresDatabase:
         """Return the error in one line, without the password, should server or libpq quote it."""
         message = error.diag.message_primary or " ".join(str(error).split()) or type(error).__name__
         password = str(self._parameters.get("password") or "")
-        if password:
-            return message.replace(password, "…")
-        return message
+        return message.replace(password, "…") if password else message
 
 
 def _find_hint(state: str | None) -> str:
@@ -324,10 +322,7 @@ def _parse_parameters(address: PostgresAddress) -> dict[str, Any]:
 def _describe_place(parameters: dict[str, Any]) -> str:
     """Return how errors call it: host and database, no credentials."""
     host = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST") or "localhost"
-    if parameters.get("port"):
-        port = f":{parameters['port']}"
-    else:
-        port = ""
+    port = f":{parameters['port']}" if parameters.get("port") else ""
     database = parameters.get("dbname") or os.environ.get("PGDATABASE") or parameters.get("user") or "its user's name"
     return f"PostgreSQL database {database!r} at {host}{port}"
 

@@ -46,53 +46,10 @@ SCRIPT = "postgres_schema.sql"
 #: Raised with each change of `SCRIPT` once it was released.
 VERSION = 1
 _SQL: Final = load_statements("postgres")
-
-
-def ensure_tables(database: PostgresDatabase, *, read_only: bool) -> None:
-    """Make the tables, unless they are there; any number of processes may do so at once.
-
-    read_only: nothing is written. Raises StoreError for tables of another version, and MissingStore for none.
-    """
-    schema = database.address.schema
-    version = database.read(lambda cursor: _read_version(cursor, schema))
-    if version == 0 and read_only:
-        raise missing_store_error(f"{database.name}, schema {schema!r}")
-    if version == 0:
-        version = database.write(lambda cursor: _make_tables(cursor, schema), patient=True)
-    if version != VERSION:
-        raise StoreError(
-            f"{database.name}: the tables in schema {schema!r} are version {version}, this Elision knows {VERSION}; "
-            "use the elision that made them, or name another schema: ?schema=NAME"
-        )
-
-
-def _read_version(cursor: Cursor, schema: str) -> int:
-    """Return the version of the tables in `schema`; 0 if there are none."""
-    if not _read_value(cursor, "schema_versioned", schema):
-        return 0
-    return int(_read_value(cursor, "schema_version", schema) or 0)
-
-
-def _make_tables(cursor: Cursor, schema: str) -> int:
-    """Make them under a lock that other processes wait for; the second one finds them made. Return their version."""
-    cursor.execute(_SQL["schema_lock"], {"schema": schema})
-    found = _read_version(cursor, schema)
-    if found:
-        return found
-    if not _read_value(cursor, "schema_exists", schema):
-        create_schema(cursor, schema)
-    for statement in split_statements(SCRIPT):
-        cursor.execute(statement)
-    cursor.execute(_SQL["schema_set_version"], {"version": VERSION})
-    return VERSION
-
-
-def _read_value(cursor: Cursor, name: str, schema: str) -> Any:
-    row = cursor.execute(_SQL[name], {"schema": schema}).fetchone()
-    if row:
-        return row[0]
-    return None
-
+#: Turns that a search looks at in one go.
+_TURNS = 50
+#: All tables that grow.
+_TABLES = tuple(f"agent_context_{name}" for name in ("log", "texts", "uses", "turns", "summaries", "words", "sessions"))
 
 _DIALECT: Final = SqlDialect(
     name="postgres",
@@ -105,10 +62,6 @@ _DIALECT: Final = SqlDialect(
     describe_turn=describe_turn,
     list_words=list_words,
 )
-#: Turns that a search looks at in one go.
-_TURNS = 50
-#: All tables that grow.
-_TABLES = tuple(f"agent_context_{name}" for name in ("log", "texts", "uses", "turns", "summaries", "words", "sessions"))
 
 
 def open_postgres(rest: str, *, read_only: bool = False) -> PostgresStore:
@@ -347,9 +300,7 @@ class PostgresStore(SqlStore[Cursor]):
 
     def _read_number(self, cursor: Cursor, name: str, parameters: Mapping[str, Any] | None = None) -> int:
         row = cursor.execute(self._sql[name], parameters or {}).fetchone()
-        if row:
-            return int(row[0])
-        return 0
+        return int(row[0]) if row else 0
 
 
 def _collect_texts(append: SqlAppend) -> list[tuple[Blob, str]]:
@@ -364,3 +315,50 @@ def _collect_texts(append: SqlAppend) -> list[tuple[Blob, str]]:
     for event in append.events:
         words.update(find_words_apart(event))
     return [(blobs[address], words.get(address, "")) for address in sorted(blobs)]
+
+
+# -- the tables -------------------------------------------------------------------------------------------------------
+
+
+def ensure_tables(database: PostgresDatabase, *, read_only: bool) -> None:
+    """Make the tables, unless they are there; any number of processes may do so at once.
+
+    read_only: nothing is written. Raises StoreError for tables of another version, and MissingStore for none.
+    """
+    schema = database.address.schema
+    version = database.read(lambda cursor: _read_version(cursor, schema))
+    if version == 0 and read_only:
+        raise missing_store_error(f"{database.name}, schema {schema!r}")
+    if version == 0:
+        version = database.write(lambda cursor: _make_tables(cursor, schema), patient=True)
+    if version != VERSION:
+        raise StoreError(
+            f"{database.name}: the tables in schema {schema!r} are version {version}, this Elision knows {VERSION}; "
+            "use the elision that made them, or name another schema: ?schema=NAME"
+        )
+
+
+def _read_version(cursor: Cursor, schema: str) -> int:
+    """Return the version of the tables in `schema`; 0 if there are none."""
+    if not _read_value(cursor, "schema_versioned", schema):
+        return 0
+    return int(_read_value(cursor, "schema_version", schema) or 0)
+
+
+def _make_tables(cursor: Cursor, schema: str) -> int:
+    """Make them under a lock that other processes wait for; the second one finds them made. Return their version."""
+    cursor.execute(_SQL["schema_lock"], {"schema": schema})
+    found = _read_version(cursor, schema)
+    if found:
+        return found
+    if not _read_value(cursor, "schema_exists", schema):
+        create_schema(cursor, schema)
+    for statement in split_statements(SCRIPT):
+        cursor.execute(statement)
+    cursor.execute(_SQL["schema_set_version"], {"version": VERSION})
+    return VERSION
+
+
+def _read_value(cursor: Cursor, name: str, schema: str) -> Any:
+    row = cursor.execute(_SQL[name], {"schema": schema}).fetchone()
+    return row[0] if row else None

@@ -1,9 +1,10 @@
-"""Errors of our own reach official clients as errors of theirs."""
+"""Errors of the gateway and refusals of a provider, as the client and the log get them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anthropic
@@ -12,9 +13,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from elision.gateway.reply_writer import MAX_MESSAGE_CHARS, make_error_response, make_stream_error
+from elision.gateway.reply_writer import (
+    MAX_MESSAGE_CHARS,
+    _read_at_most,
+    make_error_response,
+    make_stream_error,
+    sanitize_error,
+)
+from elision.gateway.wire import ClientRequest
 from elision.providers.provider import Api
 from elision.providers.streaming.sse import SseFrame, format_event
+from tests.gateway.conversation_bytes import APIS, HIDING_STEPS, PATHS, make_body
+from tests.gateway.gateway_trial import JSON_HEADER, open_trial
+from tests.gateway.scripted_upstream import answer_always, render_response
 from tests.soak import pair_cases
 from tests.summarizers.scripted_server import Reply, reply_raw, serve_script
 
@@ -169,3 +180,90 @@ def test_any_message_is_one_readable_line(message: str, api: Api | None) -> None
         assert said.startswith("Elision gateway: ")
         assert said.isprintable()
         assert len(said) < MAX_MESSAGE_CHARS + 200
+
+
+class Pieces:
+    """An answer that comes in small pieces. asked: how often one of them was asked for its length."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.given, self.asked = count, 0, 0
+
+    async def iter_chunks(self) -> AsyncIterator[bytes]:
+        whole = self
+
+        class Piece(bytes):
+            def __len__(self) -> int:
+                whole.asked += 1
+                return super().__len__()
+
+        for _ in range(self.count):
+            self.given += 1
+            yield Piece(b"x" * 24)
+
+
+async def test_an_error_is_read_in_work_that_grows_with_its_bytes() -> None:
+    """A piece is looked at when it comes, and not again with each that comes behind it."""
+    pieces = Pieces(2_000)
+    assert await _read_at_most(pieces, 1_000_000) == b"x" * 48_000  # type: ignore[arg-type]
+    assert pieces.asked <= 2 * pieces.count
+
+
+async def test_an_error_without_end_is_read_up_to_the_limit() -> None:
+    """And no further than the piece that goes beyond it."""
+    pieces = Pieces(10_000)
+    assert len(await _read_at_most(pieces, 2_400)) == 2_424  # type: ignore[arg-type]
+    assert pieces.given == 101
+
+
+KEY = "litellm-master-opensesame"
+#: With one key in a header, and one in the query, where a character of it is written as its number.
+REQUEST = ClientRequest(
+    method="POST",
+    raw_path=b"/v1/chat/completions",
+    query=b"alt=sse&key=AIza%2Fquery",
+    headers=[(b"Authorization", f"Bearer {KEY}".encode())],
+    body=b"",
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (f"Key expected. Received={KEY}, which is none", "Key expected. Received=[credential], which is none"),
+        ("API key not valid: AIza/query", "API key not valid: [credential]"),
+        ("no such path: /x?key=AIza%2Fquery&alt=sse", "no such path: /x?key=[credential]&alt=sse"),
+        ("Input should be a list [input_value='My patient Ann Lee has', input_type=str]",
+         "Input should be a list [input_value='…', input_type=str]"),
+        ("This model's limit is 8 tokens. The client's prompt has 9", None),
+        ("messages.3: `tool_use` ids were found without 'tool_result' blocks: toolu_01", None),
+        (f'bad "{"x" * 61}"', 'bad "…"'),
+        ("he said 'it's Ann's book' twice", "he said '…' twice"),
+        ("", None),
+    ],
+)  # fmt: skip
+def test_names_stay_and_words_go(error: str, told: str | None) -> None:
+    """What helps to mend a request is its shape: neither its words nor its key."""
+    assert sanitize_error(error, REQUEST) == (error if told is None else told)
+
+
+@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("status", ["400 No", "401 No"])
+async def test_the_log_of_a_gateway(api: Api, status: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The client is told word for word; neither its key nor what it said is in any line."""
+    caplog.set_level(logging.INFO)
+    error = {"type": "x", "message": f"Received={KEY}, key=opensesame-too, input_value='My patient Ann Lee has'"}
+    refusal = json.dumps({"type": "error", "error": error}).encode()
+    provider = answer_always(render_response(refusal, status, JSON_HEADER))
+    async with open_trial(provider, gateway_log="json") as (*_, client):
+        for steps in (1, HIDING_STEPS):
+            got = await client.request(
+                "POST",
+                f"{PATHS[api]}?key=opensesame-too",
+                make_body(api, steps),
+                JSON_HEADER,
+                f"authorization: Bearer {KEY}",
+            )
+            assert got.body == refusal
+    assert "Received=[credential]" in caplog.text
+    assert "opensesame" not in caplog.text
+    assert "Ann Lee" not in caplog.text
