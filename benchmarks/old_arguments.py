@@ -31,11 +31,10 @@ from elision.strategies.placeholder import Placeholders
 from elision.strategies.selectors import Rule
 from elision.strategies.strategy import Masking
 from elision.summarizers.touched_files import FileTouch, list_touches
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.tokens import Sizer
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Opaque, Text, Turn
 
 PRICES: Final = ("claude-fable-5-2", "claude-opus-5-5", "anthropic", "openai", "uncached")
 #: Tokens of a value from which on it may be masked, and calls of the groups of runs.

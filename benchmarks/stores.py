@@ -26,9 +26,8 @@ from elision.stores.linear_hash.store import LinearHashStore
 from elision.stores.linear_hash.writer import WriterLimits
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession, Store
-from elision.trajectory.content import Part, Text
 from elision.trajectory.events import TurnAdded
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Part, Text, Turn
 
 SIZES = tuple(int(size) for size in os.environ.get("ELISION_BENCH_TURNS", "10000,100000").split(","))
 #: Turns of the small form.

@@ -14,12 +14,11 @@ from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Masking
 from elision.summarizers.digest import write_digest
-from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import EstimatingCounter, make_counter
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Opaque, Turn
 from elision.trajectory.view import Segment
 from tests.properties.builders import (
     CACHED,

@@ -34,13 +34,12 @@ from elision.strategies.selectors import RuleTable
 from elision.strategies.strategy import Hybrid, Masking, Strategy, Summarization, TwoTier
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_checks import SummaryResult
-from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, RequestSent, SummaryFailed
 from elision.trajectory.plan import Summary, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.summary_block import format_summary_block
 from elision.trajectory.tokens import Sizer, make_counter
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 
 __all__ = ["TurnsSummary", "hybrid", "mask", "summarize", "two_tier"]
 

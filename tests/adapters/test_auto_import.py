@@ -15,10 +15,9 @@ from elision.stores.store_urls import open_existing
 from elision.strategies.guards import Guards
 from elision.testing.builders import call, trajectory, turn
 from elision.testing.playback import Playback
-from elision.trajectory.content import make_content
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from tests.adapters.conftest import skip_if_missing
 from tests.adapters.environments import PATIENCE, ROOT, find_python
 from tests.wrap.wrapped import make_environment

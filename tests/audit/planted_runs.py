@@ -8,11 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from elision.audit.cause_table import Cause
-from elision.trajectory.content import make_content
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Compaction, Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn, make_content
 from elision.trajectory.usage import Usage
 
 RATES = Rates(input=5, output=25, cache_write=6.25, cache_read=0.5, cache_write_1h=10)

@@ -14,9 +14,8 @@ from elision.testing.builders import call, trajectory
 from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
-from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Turn
+from elision.trajectory.turn import Action, Turn, make_content
 from tests.clients import agents
 from tests.e2e.doors import EAGER, gateway
 from tests.soak import leave_to_soak

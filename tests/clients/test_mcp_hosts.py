@@ -11,8 +11,7 @@ import pytest
 from elision.testing.builders import call, trajectory
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
-from elision.trajectory.content import make_content
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from tests.cli import stored
 from tests.clients.environments import Outside, plain_environment, run
 

@@ -11,9 +11,8 @@ from elision.testing.builders import call, trajectory
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
 from elision.testing.request_checks import find_problems
-from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from tests.clients.environments import LiteLLM
 from tests.e2e.doors import EAGER, gateway, recorded
 from tests.soak import SOAK

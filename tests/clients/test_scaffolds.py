@@ -24,9 +24,8 @@ from elision.testing.builders import call, trajectory
 from elision.testing.follower import Follower
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
-from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from tests.clients.environments import ROOT, LiteLLM, Outside, plain_environment, run
 from tests.clients.test_mini_swe_agent import AS_IT_IS, agent, outputs, recording, task
 from tests.e2e.doors import NOWHERE, recorded

@@ -13,9 +13,8 @@ from elision.testing.builders import call, trajectory
 from elision.testing.exchange import ReceivedRequest
 from elision.testing.playback import Playback
 from elision.testing.recorded_provider import Terms
-from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Turn
+from elision.trajectory.turn import Action, Turn, make_content
 from elision.wrap.agent_table import AGENTS
 from tests.clients.environments import Outside
 from tests.soak import leave_to_soak

@@ -9,8 +9,8 @@ import pytest
 
 from elision.formats.anthropic_messages import AnthropicMessagesReader
 from elision.formats.document import Document
-from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
+from elision.trajectory.turn import Opaque
 from elision.trajectory.usage import Usage
 from tests.formats.found import load_document, make_document, separate
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from elision.formats.assembler import Assembler
-from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import PromptChange, Trajectory
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, make_content
 
 RUN_LS = "I look around.\n```bash\nls\n```"
 

@@ -10,8 +10,8 @@ import pytest
 
 from elision.errors import FormatError
 from elision.formats.atif import AtifReader
-from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Opaque
 from elision.trajectory.usage import Usage
 from tests.formats.found import read_by_id
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from elision.formats.claude_code import ClaudeCodeReader
-from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import IMAGE_TOKENS, Opaque
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
 from tests.formats.found import encode_lines, read_by_id

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from elision.formats.codex import CodexReader
-from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Observation
+from elision.trajectory.turn import Observation, Opaque
 from elision.trajectory.usage import Usage
 from tests.formats.found import encode_lines, read_by_id
 

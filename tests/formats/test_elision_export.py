@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.elision_export import ElisionExportReader, export
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.run_roles import ROLES
 from elision.trajectory.trajectory import Compaction, Problem, PromptChange, Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Opaque, Text, Turn
 from elision.trajectory.usage import Usage
 from tests.formats.found import make_lines
 

@@ -9,8 +9,8 @@ import pytest
 from elision.formats.document import Document
 from elision.formats.gemini_cli import GeminiCliReader
 from elision.formats.registry import read_runs as read_path
-from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import IMAGE_TOKENS, Opaque
 from elision.trajectory.usage import Usage
 from tests.formats.found import encode_lines, separate
 

@@ -15,8 +15,8 @@ from elision.errors import FormatError
 from elision.formats import compressed_files
 from elision.formats.document import Document
 from elision.formats.inspect_ai import InspectAiReader
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Opaque, Text
 from tests.corpus import CORPUS, needs_corpus
 from tests.formats.found import separate
 

@@ -9,8 +9,8 @@ import pytest
 from elision.errors import FormatError
 from elision.formats.document import Document
 from elision.formats.openai_chat import OpenAIChatReader
-from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Opaque
 from tests.corpus import CORPUS, needs_corpus
 from tests.formats.found import load_document, make_document, make_lines, separate
 

@@ -8,8 +8,8 @@ import pytest
 
 from elision.formats.document import Document
 from elision.formats.openai_responses import OpenAIResponsesReader
-from elision.trajectory.content import Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import Opaque
 from tests.formats.found import load_document, make_document, make_lines, separate
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}

@@ -13,8 +13,8 @@ import pytest
 
 from elision.formats.document import Document
 from elision.formats.opencode import OpenCodeReader
-from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, Trajectory
+from elision.trajectory.turn import IMAGE_TOKENS, Opaque
 from elision.trajectory.usage import Usage
 from tests.formats.found import read_path, separate
 

@@ -11,8 +11,8 @@ import pytest
 
 from elision.formats.document import Document
 from elision.formats.pi_session import STAND_IN_RESULT, PiSessionReader
-from elision.trajectory.content import IMAGE_TOKENS, Opaque
 from elision.trajectory.trajectory import Problem, PromptChange, Trajectory
+from elision.trajectory.turn import IMAGE_TOKENS, Opaque
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, needs_corpus
 from tests.formats.found import encode_lines, read_by_id

@@ -9,7 +9,6 @@ from elision.errors import FormatError, UnknownHandle
 from elision.formats.elision_export import load_stored_session
 from elision.stores.memory import MemoryStore
 from elision.stores.store import NewSession, Relation
-from elision.trajectory.content import make_content
 from elision.trajectory.events import (
     Event,
     HeadSet,
@@ -23,7 +22,7 @@ from elision.trajectory.events import (
 from elision.trajectory.plan import Summary
 from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.trajectory import Compaction, Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn, make_content
 from elision.trajectory.usage import Usage
 
 

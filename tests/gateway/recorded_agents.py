@@ -16,9 +16,8 @@ import msgspec
 
 from elision.formats.registry import read_runs
 from elision.providers.provider import Api
-from elision.trajectory.content import Text
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Observation, Text, Turn
 
 RUNS: Final = Path(__file__).parents[2] / "examples" / "runs"
 #: Beginnings of sample files, and turns of each that are worked through in a long trial.

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from elision.summarizers import write_digest
-from elision.trajectory.content import make_content
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.tokens import make_counter
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import Action, Message, Observation, Turn, make_content
 
 FOLDER = Path(__file__).parent / "digest"
 

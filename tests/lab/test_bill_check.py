@@ -25,9 +25,9 @@ from elision.lab.calibration_report import build_check_section, list_check_lines
 from elision.lab.report.report import Report
 from elision.lab.report.terminal import print_report
 from elision.testing.builders import trajectory, turn
-from elision.trajectory.content import Opaque
 from elision.trajectory.price_lookup import find_prices
 from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import Opaque
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, reproduces
 

@@ -13,10 +13,9 @@ import pytest
 from elision.formats.registry import read_runs
 from elision.lab.calibrate import CAUSES, Calibration, CalibrationStudy, calibrate_run, open_billing, read_share
 from elision.lab.recorded_requests import list_requests
-from elision.trajectory.content import Content, make_content
 from elision.trajectory.tokens import Sizer, Tokenizer, make_counter
 from elision.trajectory.trajectory import Compaction, Problem, Trajectory
-from elision.trajectory.turn import Head, Message, Turn
+from elision.trajectory.turn import Content, Head, Message, Turn, make_content
 from elision.trajectory.usage import Usage
 from tests.corpus import CORPUS, reproduces
 

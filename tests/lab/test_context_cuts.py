@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elision.lab.run_as_recorded import ContextCut, find_cuts
-from elision.trajectory.content import make_content
 from elision.trajectory.trajectory import Compaction, Trajectory
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Turn, make_content
 from elision.trajectory.usage import Usage
 
 HEAD = 500

@@ -13,10 +13,9 @@ from elision.lab.run_loading import load_runs
 from elision.lab.views import list_views
 from elision.providers.provider_table import find_provider
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from elision.trajectory.view import View
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"

@@ -8,13 +8,12 @@ import pytest
 
 from elision.lab import evidence as measure
 from elision.lab.evidence import PARTNERS, Evidence, EvidenceTally, Use, collect_evidence, measure_noise
-from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, PassDecided, TurnAdded
 from elision.trajectory.plan import Edit, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Head, Observation, Turn
+from elision.trajectory.turn import Action, Head, Observation, Turn, make_content
 
 
 def turn(index: int, command: str, result: str) -> Turn:

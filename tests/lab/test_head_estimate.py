@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from elision.lab.run_as_recorded import add_recorded_head
-from elision.trajectory.content import make_content
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Head, Message, Turn
+from elision.trajectory.turn import Head, Message, Turn, make_content
 from elision.trajectory.usage import Usage
 
 SIZER = Sizer(make_counter("estimate"))

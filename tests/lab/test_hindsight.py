@@ -27,12 +27,11 @@ from elision.strategies.schedules import BLOCK_TOKENS, INSTRUCTION_TOKENS, Fixed
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Strategy
 from elision.trajectory.cache import CacheFinding
-from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import CacheRules, Prices, Rates
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn, make_content
 from elision.trajectory.usage import Usage
 
 SIZER = Sizer(make_counter("estimate"))

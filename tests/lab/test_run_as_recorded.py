@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from elision.lab.replay import Replay, replay_run
 from elision.lab.run_as_recorded import MOST_SHARE, RecordedSizer, add_recorded_head, size_run
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.price_lookup import find_price_set, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import TOKENS_PER_MESSAGE, Sizer, make_counter
 from elision.trajectory.trajectory import Compaction, Trajectory
-from elision.trajectory.turn import Head, Message, Turn
+from elision.trajectory.turn import Head, Message, Opaque, Turn, make_content
 from elision.trajectory.usage import Usage
 
 MODEL = "claude-opus-4-5"

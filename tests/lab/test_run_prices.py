@@ -18,10 +18,9 @@ from elision.lab.run_loading import (
 )
 from elision.lab.study import run_study
 from elision.strategies.spec import parse_strategy
-from elision.trajectory.content import make_content
 from elision.trajectory.price_table import load_price_table
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Head, Message, Turn
+from elision.trajectory.turn import Head, Message, Turn, make_content
 
 #: 2026-10-01 and a week later, in seconds.
 BEFORE, AFTER = 1_790_812_800.0, 1_791_417_600.0

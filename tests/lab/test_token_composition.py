@@ -7,10 +7,9 @@ import pytest
 from elision.lab.results import Composition, sum_compositions
 from elision.lab.run_loading import load_runs
 from elision.lab.study import measure_run
-from elision.trajectory.content import Text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Text, Turn
 from tests.corpus import CORPUS, reproduces
 from tests.docs.blocks import ROOT
 

@@ -12,9 +12,8 @@ import pytest
 from elision import ContextManager
 from elision.manager.request_notes import describe_head_change, find_head_change
 from elision.testing import builders
-from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_prices
-from elision.trajectory.turn import Head, Message
+from elision.trajectory.turn import Head, Message, make_content
 from tests.manager.agents import make_history
 
 RULES = "Follow the rules. " * 400

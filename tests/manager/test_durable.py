@@ -14,11 +14,10 @@ from elision.lab.views import list_views
 from elision.providers.provider_table import find_provider
 from elision.stores.store_urls import open_store
 from elision.strategies.strategy import Raw
-from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from tests.figures import ReportFigures
 from tests.manager.kill_trials import STRATEGIES, Run, run_kill_trials
 from tests.soak import SOAK

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from elision.trajectory.content import Text
 from elision.trajectory.events import PassDecided, RequestSent
 from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import Edit, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import FRAME_TOKENS, quote_older_words
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Observation, Text, Turn
 from elision.trajectory.view import Segment
 from tests.properties.cases import SIZER, PlayedRun, SentView, find_rewrites, get_content, list_contents
 from tests.properties.followed_references import check_references

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from elision.engine import Log, LogSetup, decide, make_plain_terms, run_pass
 from elision.lab.run_as_recorded import calls
-from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, PassDecided, SessionOpened
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Head, Message
+from elision.trajectory.turn import Head, Message, make_content
 from tests.properties import invariants
 from tests.properties.builders import write_brief_summary
 from tests.properties.cases import (

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from elision.trajectory.content import Content, Opaque, Text, make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Content, Head, Message, Observation, Opaque, Text, Turn, make_content
 from elision.trajectory.usage import Usage
 
 #: What the rules of the tested strategies protect (tests/properties/cases.py).

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elision.stores.store import NewSession, Store
-from elision.trajectory.content import make_content
 from elision.trajectory.events import (
     Event,
     HeadSet,
@@ -20,7 +19,7 @@ from elision.trajectory.events import (
     UsageReported,
 )
 from elision.trajectory.plan import Edit, Summary
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn, make_content
 from elision.trajectory.usage import Usage
 
 #: Keys that trip what is careless with quotes, patterns, paths, encodings or lengths.

@@ -10,9 +10,8 @@ import pytest
 
 from elision.errors import ConflictError, StoreError, UnknownHandle
 from elision.stores.store import NewSession, NonBlockingLength, SessionInfo, Store
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, TurnAdded
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Opaque, Text, Turn
 from tests.stores.conftest import Opener
 from tests.stores.session_logs import (
     ODD_KEYS,

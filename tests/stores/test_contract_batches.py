@@ -14,9 +14,8 @@ from elision.errors import ConflictError, StoreError
 from elision.stores.memory import MemoryStore
 from elision.stores.packing import make_batch_id
 from elision.stores.store import Store
-from elision.trajectory.content import Opaque
 from elision.trajectory.events import Event, TurnAdded
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Opaque, Turn
 from tests.stores.conftest import Opener
 from tests.stores.session_logs import add_turn, amend_turn, begin_session, list_every_event, new_session, read_log
 

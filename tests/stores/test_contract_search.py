@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from elision.stores.memory import MemoryStore
 from elision.stores.store import Hit, Store
-from elision.trajectory.content import make_content
 from elision.trajectory.events import TurnAdded
-from elision.trajectory.turn import Action, Turn
+from elision.trajectory.turn import Action, Turn, make_content
 from tests.stores.session_logs import add_turn, amend_turn, begin_session
 
 #: Turns enough that a store with an index uses it.

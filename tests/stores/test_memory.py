@@ -9,9 +9,8 @@ import pytest
 from elision.errors import StoreError
 from elision.stores import packing
 from elision.stores.memory import MemoryStore
-from elision.trajectory.content import make_content
 from elision.trajectory.events import TurnAdded
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Turn, make_content
 from tests.stores.session_logs import new_session
 
 

@@ -23,10 +23,9 @@ from elision.stores.packing import (
     measure_event,
     split_event,
 )
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import Event, HeadSet, RecallExchanged, TurnAdded, TurnAmended, encode_event
 from elision.trajectory.foreign_text import PIECE, split_text
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Opaque, Text, Turn
 from tests.stores.session_logs import list_every_event
 
 texts = (

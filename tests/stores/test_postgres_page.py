@@ -12,10 +12,9 @@ import pytest
 from elision.stores.postgres.address import PostgresAddress, parse_address
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Edit
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Turn, make_content
 from elision.trajectory.usage import Usage
 from tests.docs.blocks import ROOT, blocks, prose
 from tests.stores.postgres_server import Server, start_server

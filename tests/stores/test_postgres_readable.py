@@ -18,10 +18,9 @@ from elision.stores.postgres.column_values import unescape_name as meant
 from elision.stores.postgres.store import PostgresStore
 from elision.stores.sql_dialect import SHOWN, make_readable
 from elision.stores.store_urls import open_store
-from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, PassDecided, TurnAdded
 from elision.trajectory.plan import Edit
-from elision.trajectory.turn import Action, Head, Message, Turn
+from elision.trajectory.turn import Action, Head, Message, Turn, make_content
 from tests.stores.postgres_server import make_fresh_url
 from tests.stores.session_logs import add_turn, begin_session, hide_results
 from tests.stores.test_readable_tables import LONG, ask, list_rows

@@ -16,10 +16,9 @@ from elision.stores.sql_dialect import make_readable
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import Store
 from elision.stores.store_urls import open_store
-from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, PassDecided, TurnAdded, UsageReported
 from elision.trajectory.plan import Edit, Summary
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Turn, make_content
 from elision.trajectory.usage import Usage
 from tests.stores.implementations import STORES
 from tests.stores.session_logs import (

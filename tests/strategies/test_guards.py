@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from elision.errors import SpecError
 from elision.formats.registry import read_runs
 from elision.strategies.guards import REPEAT_TURNS, Guards, RunWatch, is_failure
-from elision.trajectory.content import Opaque
 from elision.trajectory.plan import Stop, StopHint
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Opaque, Turn
 from tests.properties.builders import call, result, step, steps, turn, user
 
 RUNS = Path(__file__).parents[2] / "examples" / "runs"

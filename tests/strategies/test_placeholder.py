@@ -12,8 +12,7 @@ from elision.strategies.gist import KnownIdentifiers
 from elision.strategies.placeholder import PUBLISHED_TEXT, TEMPLATE_FIELDS, Placeholders, parse_template
 from elision.strategies.spec import describe_strategy, parse_strategy
 from elision.strategies.strategy import Masking
-from elision.trajectory.content import Content, Opaque, Text
-from elision.trajectory.turn import Observation
+from elision.trajectory.turn import Content, Observation, Opaque, Text
 from tests.properties.builders import call, long_text, result, step, turn
 
 

@@ -13,13 +13,12 @@ from elision.strategies.policy import QUOTE_TOKENS, ServerCalls
 from elision.strategies.schedules import FixedSchedule
 from elision.strategies.spec import parse_strategy
 from elision.strategies.strategy import Hybrid, Masking, Strategy
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.events import PassDecided
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory, join_assistant_text
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Opaque, Text, Turn
 from tests.properties.builders import (
     CACHED,
     PLAIN,

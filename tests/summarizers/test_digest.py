@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from elision.summarizers.call_lines import count_failures
 from elision.summarizers.digest import count_source_tokens, merge_record, parse_digest, write_digest
-from elision.trajectory.content import Opaque, make_content
 from elision.trajectory.items import find_items
 from elision.trajectory.tokens import make_counter
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import Action, Message, Observation, Opaque, Turn, make_content
 from tests.summarizers.turns import make_filler_turn, make_request, make_turn
 
 COUNT = make_counter("o200k").count

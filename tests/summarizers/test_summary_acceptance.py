@@ -14,12 +14,11 @@ from elision.errors import SummaryError
 from elision.strategies.spec import parse_strategy
 from elision.summarizers.factory import make_summarizer
 from elision.summarizers.summary_acceptance import CircuitBreaker, RequestRedactor, build_request
-from elision.trajectory.content import make_content
 from elision.trajectory.events import PassDecided, SummaryFailed
 from elision.trajectory.plan import Edit, LivePrefix, SummaryRequest
 from elision.trajectory.price_lookup import find_price_set
 from elision.trajectory.redact import DEFAULT, NO_REDACTION
-from elision.trajectory.turn import Head, Message
+from elision.trajectory.turn import Head, Message, make_content
 from tests.summarizers.scripted_server import Reply, reply_chat, reply_error, serve_script
 from tests.summarizers.turns import make_turn
 

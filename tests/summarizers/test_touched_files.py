@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from elision.summarizers.touched_files import FileState, list_touches, parse_file_state, update_file_states
-from elision.trajectory.content import make_content
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Turn, make_content
 from tests.summarizers.turns import make_turn
 
 

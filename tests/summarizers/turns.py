@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from elision.trajectory.content import make_content
 from elision.trajectory.plan import SummaryRequest
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import Action, Message, Observation, Turn, make_content
 
 
 def make_turn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.content import Opaque, Text, join_text, make_content
+from elision.trajectory.turn import Opaque, Text, join_text, make_content
 
 
 def test_empty_text_is_no_part() -> None:

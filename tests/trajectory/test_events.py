@@ -11,7 +11,6 @@ from types import MappingProxyType
 import pytest
 
 from elision.errors import CorruptError, StoreError
-from elision.trajectory.content import Text
 from elision.trajectory.events import (
     RECORD_VERSION,
     Event,
@@ -31,7 +30,7 @@ from elision.trajectory.events import (
     encode_event,
 )
 from elision.trajectory.plan import Edit, FoldedRun, Gutter, Summary
-from elision.trajectory.turn import Action, Head, Observation, Turn
+from elision.trajectory.turn import Action, Head, Observation, Text, Turn
 from elision.trajectory.usage import ModelUsage, Usage
 
 SUMMARY = Summary(covers=2, text="t", block="b", interjections=(1,), input_tokens=3, output_tokens=4, route="extend")
@@ -147,7 +146,7 @@ _PROGRAM = """
 import sys, threading
 from elision.trajectory.events import decode_event, encode_event
 from elision.trajectory.events import HeadSet, PassDecided, RequestSent, TurnAdded, UsageReported
-from elision.trajectory.content import make_content
+from elision.trajectory.turn import make_content
 from elision.trajectory.turn import Action, Head, Observation, Turn
 from elision.trajectory.usage import Usage
 

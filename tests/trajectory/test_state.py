@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from elision.trajectory.content import make_content
 from elision.trajectory.events import Event, HeadSet, PassDecided, RequestSent, TurnAdded, TurnAmended
 from elision.trajectory.plan import Edit, FoldedRun, Summary
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn, make_content
 
 
 def turn(index: int, results: int = 1, said: str = "") -> Turn:

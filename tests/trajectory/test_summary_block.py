@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from elision.trajectory.content import make_content
 from elision.trajectory.summary_block import (
     FRAME_TOKENS,
     LONGEST_CONSTRAINT,
@@ -20,7 +19,7 @@ from elision.trajectory.summary_block import (
     quote_user_words,
 )
 from elision.trajectory.tokens import Sizer, make_counter
-from elision.trajectory.turn import Message, Turn
+from elision.trajectory.turn import Message, Turn, make_content
 
 SIZER = Sizer(make_counter())
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from elision.errors import PriceError, SpecError
 from elision.trajectory import tokens
-from elision.trajectory.content import Opaque, Text
 from elision.trajectory.price_lookup import LONGEST_NAME, find_price_set, find_prices, find_tokenizer
 from elision.trajectory.price_table import load_price_table, parse_price_table
 from elision.trajectory.tokens import (
@@ -30,7 +29,7 @@ from elision.trajectory.tokens import (
     VocabularyCounter,
     make_counter,
 )
-from elision.trajectory.turn import Action, Head, Turn
+from elision.trajectory.turn import Action, Head, Opaque, Text, Turn
 from tests.soak import leave_to_soak
 from tests.work import assert_linear
 

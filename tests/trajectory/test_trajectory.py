@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from elision.testing.builders import call, long_text, result, step, turn, user
-from elision.trajectory.content import Text, make_content
 from elision.trajectory.events import HeadSet, SessionOpened
 from elision.trajectory.trajectory import (
     TokenComposition,
@@ -21,7 +20,7 @@ from elision.trajectory.trajectory import (
     measure_turn,
     read_task,
 )
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Text, Turn, make_content
 from elision.trajectory.usage import Usage
 from tests.properties.builders import SIZER, run_session
 

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elision.trajectory.content import make_content
-from elision.trajectory.turn import Action, Message, Observation, Turn, choose_observation_role, find_action
+from elision.trajectory.turn import (
+    Action,
+    Message,
+    Observation,
+    Turn,
+    choose_observation_role,
+    find_action,
+    make_content,
+)
 from tests.work import assert_linear
 
 

@@ -14,8 +14,7 @@ from elision.strategies.extractors.files import describe_edit, describe_line_edi
 from elision.strategies.extractors.shell import describe_test_run
 from elision.telemetry.context_report import ContextReport
 from elision.telemetry.diagnostics import Costs, Diagnostics
-from elision.trajectory.content import make_content
-from elision.trajectory.turn import Action, Observation
+from elision.trajectory.turn import Action, Observation, make_content
 from elision.trajectory.usage import Usage
 
 #: What a turn is for: looking around, changing files, running tests, or only saying something.

@@ -107,7 +107,7 @@ def _find_observation(
     from elision.cli.session_names import format_session_name
     from elision.manager.branch import trace_stored_turn
     from elision.manager.observation_text import find_text, format_handle, parse_handle
-    from elision.trajectory.content import Opaque
+    from elision.trajectory.turn import Opaque
 
     try:
         owner, key = parse_handle(name)

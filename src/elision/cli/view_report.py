@@ -37,14 +37,13 @@ from elision.manager.session_history import CallReport, SessionLog
 from elision.manager.session_json import encode_call_report
 from elision.providers.provider_table import find_provider_or_default
 from elision.providers.shared.base_renderer import describe_part
-from elision.trajectory.content import Content, Text
 from elision.trajectory.events import RequestSent
 from elision.trajectory.foreign_text import escape_controls
 from elision.trajectory.plan import make_handle
 from elision.trajectory.tokens import Sizer, TokenScale
 from elision.trajectory.tool_definitions import get_tool_name, list_tools
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Message, Observation, Turn
+from elision.trajectory.turn import Content, Message, Observation, Text, Turn
 from elision.trajectory.view import Segment
 
 #: What a message is called -> its mood.

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from elision.formats.document import RunOrProblem
 from elision.providers.shared.json_reading import AssistantMessage, MessageTags, join_lines
-from elision.trajectory.content import Content
 from elision.trajectory.trajectory import Compaction, CompactionKind, Problem, PromptChange, Trajectory
 from elision.trajectory.turn import (
     Action,
+    Content,
     Head,
     Message,
     Observation,

@@ -29,8 +29,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, join_text, make_content
-from elision.trajectory.turn import Action, find_action
+from elision.trajectory.turn import Action, Content, find_action, join_text, make_content
 from elision.trajectory.usage import Usage
 
 _MARK = "ATIF-v"

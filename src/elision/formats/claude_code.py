@@ -38,9 +38,8 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, join_text, make_content
 from elision.trajectory.trajectory import CompactionKind, Problem
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, join_text, make_content
 from elision.trajectory.usage import Usage
 
 #: Records at the start of transcripts that carry no message.

@@ -30,9 +30,9 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import join_text
 from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import join_text
 from elision.trajectory.usage import Usage
 
 _TYPES = frozenset({"session_meta", "response_item", "turn_context", "event_msg", "compacted", "token_usage_record"})

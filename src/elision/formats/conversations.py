@@ -24,9 +24,8 @@ from elision.errors import FormatError
 from elision.formats.assembler import Assembler
 from elision.formats.document import PEEK_LINES, Document, RunOrProblem, peek_objects, read_json_lines, read_json_value
 from elision.providers.shared.json_reading import Json, mapping_in, text_in
-from elision.trajectory.content import SEALED_KINDS, Content, Opaque, join_text
 from elision.trajectory.trajectory import Problem, Trajectory, join_argument_text
-from elision.trajectory.turn import Message, Turn
+from elision.trajectory.turn import SEALED_KINDS, Content, Message, Opaque, Turn, join_text
 from elision.trajectory.usage import Usage
 
 #: Conversations that are looked at for sniffing.

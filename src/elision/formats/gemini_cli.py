@@ -37,9 +37,8 @@ from elision.providers.shared.json_reading import (
     mappings_in,
     text_in,
 )
-from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, Text, make_content
 from elision.trajectory.usage import Usage
 
 #: Where a saved conversation keeps the contents of the API, the first that is there.

@@ -30,8 +30,8 @@ from elision.providers.shared.json_reading import (
     recognize_seal,
     text_in,
 )
-from elision.trajectory.content import Part, make_content
 from elision.trajectory.trajectory import Problem
+from elision.trajectory.turn import Part, make_content
 from elision.trajectory.usage import Usage
 
 _ATTACHMENT = "attachment://"

@@ -16,8 +16,7 @@ from elision.formats.assembler import Assembler, yield_run
 from elision.formats.document import Document, RunOrProblem, peek_value, read_json_value
 from elision.formats.source import derive_run_name
 from elision.providers.shared.json_reading import Json, list_in, mapping_in, mappings_in, text_in
-from elision.trajectory.content import Text, make_content
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Text, make_content
 
 _INSTRUCTION = re.compile(r"Orchestrator \(-> (.+)\)")
 _THOUGHT = "Orchestrator (thought)"

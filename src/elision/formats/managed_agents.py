@@ -27,9 +27,8 @@ from elision.formats.recorded_fields import parse_timestamp, read_call
 from elision.formats.source import derive_run_name
 from elision.providers.anthropic import messages as anthropic
 from elision.providers.shared.json_reading import Json, bool_in, mapping_in, mappings_in, parse_content, text_in
-from elision.trajectory.content import Content, Text, make_content
 from elision.trajectory.trajectory import Problem
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, Text, make_content
 from elision.trajectory.usage import Usage
 
 #: Where a page of events, or a session with its events, keeps them.

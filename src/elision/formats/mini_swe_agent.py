@@ -30,8 +30,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Text
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Text
 
 
 class MiniSweAgentReader:

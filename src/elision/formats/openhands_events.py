@@ -30,8 +30,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Text, make_content
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, Text, make_content
 from elision.trajectory.usage import Usage
 
 

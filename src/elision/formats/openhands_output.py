@@ -44,9 +44,8 @@ from elision.providers.shared.json_reading import (
     mappings_in,
     text_in,
 )
-from elision.trajectory.content import Text, make_content
 from elision.trajectory.trajectory import Problem
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Text, make_content
 
 #: Where a record keeps its events.
 _HOLDERS = ("history", "trajectory")

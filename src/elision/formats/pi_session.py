@@ -26,10 +26,9 @@ from elision.providers.shared.json_reading import (
     recognize_seal,
     text_in,
 )
-from elision.trajectory.content import Content, Opaque, make_content
 from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.trajectory import Problem
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, Opaque, make_content
 from elision.trajectory.usage import Usage
 
 #: pi answers a call that was broken off with this error when it sends the conversation again (pi-ai,

@@ -32,9 +32,8 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.foreign_text import parse_object
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, Text, join_text
 
 #: SWE-agent's own placeholder for an observation that its history processor elided.
 _ELIDED = re.compile(r"Old environment output: \(\d+ lines omitted\)")

@@ -27,7 +27,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Text, make_content
+from elision.trajectory.turn import Text, make_content
 
 #: What each step of the port holds.
 _STEP_LISTS = ("messages", "tool_calls", "tool_results")

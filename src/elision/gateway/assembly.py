@@ -38,12 +38,11 @@ from elision.stores.memory import MemoryStore
 from elision.stores.store import KeepsSecret, Store
 from elision.stores.store_urls import FILE_SCHEMES, parse_path
 from elision.summarizers.factory import make_summarizer
-from elision.trajectory.content import make_content
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.run_roles import SaidRole
 from elision.trajectory.state import State
 from elision.trajectory.tokens import EstimatingCounter, Sizer
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Turn, make_content
 
 #: APIs with models whose checked options are kept. Clients may name any model.
 MAX_CACHED_OPTIONS: Final = 64

@@ -19,11 +19,11 @@ from elision.lab.results import BILLED, SentSummary
 from elision.lab.run_loading import find_recorded_prices
 from elision.lab.sent_rows import replay_recording
 from elision.telemetry.context_report import format_signed_percent
-from elision.trajectory.content import has_sealed_reasoning
 from elision.trajectory.price_lookup import find_tokenizer, is_same_model
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import OURS
 from elision.trajectory.trajectory import Trajectory
+from elision.trajectory.turn import has_sealed_reasoning
 from elision.trajectory.usage import Usage
 
 #: Shares of a bill up to which a difference needs no cause: of one run, and of all.

@@ -14,11 +14,10 @@ from elision.strategies.policy import PolicyOptions
 from elision.strategies.schedules import EveryTurnSchedule
 from elision.strategies.selectors import Selector, SummaryTrigger
 from elision.strategies.strategy import Masking, Strategy
-from elision.trajectory.content import Text
 from elision.trajectory.plan import SummaryRequest
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import Sizer, make_counter
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Head, Message, Observation, Text, Turn
 
 #: Tokens of system prompt, tools and task; of a turn's results; of a turn's text and calls.
 HEAD_TOKENS: Final = 2_060

@@ -25,7 +25,6 @@ from elision.lab.sent_rows import replay_recording
 from elision.manager.session_history import shorten_strategy
 from elision.providers.shared.json_reading import mapping_in, text_in
 from elision.stores.store import SessionInfo, Store
-from elision.trajectory.content import join_text
 from elision.trajectory.events import (
     Event,
     HeadSet,
@@ -38,7 +37,7 @@ from elision.trajectory.events import (
 from elision.trajectory.price_lookup import cost_reported_usage, find_prices
 from elision.trajectory.prices import Prices
 from elision.trajectory.trajectory import Problem, Trajectory
-from elision.trajectory.turn import Head
+from elision.trajectory.turn import Head, join_text
 from elision.trajectory.usage import Usage
 
 #: What the readers add to the name of a retrying agent's attempts.

@@ -21,12 +21,11 @@ import msgspec
 
 from elision.errors import PriceError
 from elision.providers.provider_table import find_provider
-from elision.trajectory.content import make_content
 from elision.trajectory.price_lookup import find_prices, find_tokenizer
 from elision.trajectory.prices import Prices
 from elision.trajectory.tokens import OURS, Sizer, make_counter
 from elision.trajectory.trajectory import Compaction, Trajectory, measure_head
-from elision.trajectory.turn import Head, Message, Observation, Turn
+from elision.trajectory.turn import Head, Message, Observation, Turn, make_content
 
 #: What was read has at most so many times our count on the model's scale. Beyond that the growth is of something else:
 #: the agent changed its prompt, or sent what is not recorded. Less than our count was sent where the agent clipped it.

@@ -17,8 +17,7 @@ from elision.manager.drivers import Steps
 from elision.manager.opened_session import OpenedSession
 from elision.manager.outgoing_request import OutgoingRequest
 from elision.providers.provider_table import find_provider_or_default
-from elision.trajectory.content import make_content
-from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import TEXT_ACTION, Action, Head, Message, Observation, Turn, make_content
 
 
 class ManualTurns:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from elision.errors import UnknownHandle
-from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.trajectory import join_assistant_text
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Content, Opaque, Text, Turn
 
 #: Largest answer of one recall, in characters; about 4,000 tokens.
 RECALL_CHARACTERS = 16_000

@@ -23,11 +23,10 @@ from elision.providers.provider import Provider
 from elision.providers.provider_table import find_message_provider, find_tools_provider
 from elision.providers.shared.json_reading import take_tags
 from elision.strategies.extractors.outcome import shorten_to_line
-from elision.trajectory.content import Text
 from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.prices import Prices
 from elision.trajectory.tool_definitions import get_tool_name, list_tools
-from elision.trajectory.turn import Head
+from elision.trajectory.turn import Head, Text
 
 #: The note of a message of a view that came back in the client's list.
 NOTE_VIEW_RETURNED: Final = (

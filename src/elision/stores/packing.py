@@ -26,7 +26,6 @@ import msgspec
 
 from elision.errors import CorruptError, StoreError
 from elision.stores.store_errors import reused_batch_error
-from elision.trajectory.content import Text
 from elision.trajectory.events import (
     RECORD_VERSION,
     Event,
@@ -41,7 +40,7 @@ from elision.trajectory.events import (
     simplify_foreign,
 )
 from elision.trajectory.foreign_text import PIECE, encode_pieces, split_text
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Text, Turn
 from elision.zstd import CompressionParameter, ZstdCompressor, ZstdError, compress_frame, decompress_frame
 
 #: Characters from which on a text is kept apart: all sessions of an agent have the same tools and system message.

@@ -20,13 +20,12 @@ from elision.strategies.fold_ledger import FoldLedger, SourceNames, count_back, 
 from elision.strategies.placeholder import Placeholders
 from elision.strategies.repeated_lines import LineIndex, fold_observation
 from elision.strategies.selectors import Rule, RuleTable
-from elision.trajectory.content import Text
 from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import Edit, Key, make_handle
 from elision.trajectory.state import State
 from elision.trajectory.tokens import make_counter
-from elision.trajectory.turn import Action, Head, Observation, Turn
+from elision.trajectory.turn import Action, Head, Observation, Text, Turn
 
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "target_file")
 _READ = re.compile(r"^(read|view|open|cat|get)([_-]?file.*)?$", re.IGNORECASE)

@@ -12,10 +12,9 @@ from typing import Literal
 
 from elision.errors import SpecError
 from elision.strategies.extractors.result_text import find_complaint, find_exception_line, is_refusal, unwrap_output
-from elision.trajectory.content import Opaque
 from elision.trajectory.foreign_text import digest_text
 from elision.trajectory.plan import Stop, StopHint
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Observation, Opaque, Turn
 
 #: Turns within which a call that is made again is a repeat: loops go round several calls, but a file that is opened
 #: again much later is a second look. Measured: docs/guides/choosing.md.

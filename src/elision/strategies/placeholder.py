@@ -19,12 +19,11 @@ from elision.errors import SpecError
 from elision.strategies.extractors import BUILT_IN, Extractors
 from elision.strategies.extractors.outcome import describe_arguments, find_tool_name, shorten_to_line
 from elision.strategies.gist import KnownIdentifiers, write_gist
-from elision.trajectory.content import Content, Text
 from elision.trajectory.foreign_text import make_encodable
 from elision.trajectory.plan import Key, make_handle
 from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.tokens import make_counter
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Content, Observation, Text, Turn
 
 #: The placeholder of the published masking strategies.
 PUBLISHED_TEXT = "[Observation omitted for brevity]"

@@ -22,13 +22,12 @@ from elision.strategies.schedules import (
     limit_user_words,
 )
 from elision.strategies.selectors import Rule, Selector, SummaryTrigger, Threshold
-from elision.trajectory.content import Opaque
 from elision.trajectory.events import PassDecided, TurnsDropped
 from elision.trajectory.plan import Key, Plan
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import Constraint, list_turn_constraints
 from elision.trajectory.trajectory import join_assistant_text
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Opaque, Turn
 
 #: The reason of a pass that was told to hide all that the strategy allows.
 FORCED: Final = "forced"

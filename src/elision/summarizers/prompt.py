@@ -18,9 +18,8 @@ import msgspec
 
 from elision.errors import SettingError
 from elision.summarizers.call_lines import clip_line, cut_middle, describe_call
-from elision.trajectory.content import make_content
 from elision.trajectory.plan import LivePrefix, SummaryRequest
-from elision.trajectory.turn import Action, Turn
+from elision.trajectory.turn import Action, Turn, make_content
 
 #: Marker -> what takes its place.
 MARKERS: Final[Mapping[str, str]] = {

@@ -19,7 +19,6 @@ from elision.strategies.decision_context import DecisionContext
 from elision.strategies.policy import Policy
 from elision.strategies.schedules import SummaryCall, choose_summary_call
 from elision.summarizers.summary_checks import LONGEST_ANSWER, SummaryResult, check_summary, has_sound_usage
-from elision.trajectory.content import Content, Opaque, Text
 from elision.trajectory.foreign_text import make_encodable, remove_controls
 from elision.trajectory.items import find_items
 from elision.trajectory.plan import Summary, SummaryRequest, make_handle
@@ -27,7 +26,7 @@ from elision.trajectory.redact import DEFAULT, Redaction
 from elision.trajectory.state import State
 from elision.trajectory.summary_block import choose_kept_interjections, format_summary_block, quote_user_words
 from elision.trajectory.trajectory import join_assistant_text
-from elision.trajectory.turn import Message, Turn
+from elision.trajectory.turn import Content, Message, Opaque, Text, Turn
 
 #: What a summary costs that no model wrote.
 MODEL_FREE = SummaryCall(route="model-free", input=0, cached=0, output=0, usd=0.0)

@@ -9,12 +9,11 @@ from typing import Any
 from elision.providers.anthropic.messages import AnthropicRenderer
 from elision.providers.openai_chat.messages import OpenAIChatRenderer
 from elision.providers.openai_responses.messages import OpenAIResponsesRenderer
-from elision.trajectory.content import Content, make_content
 from elision.trajectory.events import HeadSet, TurnAdded
 from elision.trajectory.state import State
 from elision.trajectory.tokens import Sizer, make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Content, Head, Message, Observation, Turn, make_content
 
 Json = dict[str, Any]
 

@@ -21,8 +21,8 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Text, join_text
 from elision.trajectory.tokens import TOKENS_PER_CALL, TOKENS_PER_MESSAGE, TokenCounter
+from elision.trajectory.turn import Content, Text, join_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from elision.providers.shared.json_reading import AssistantMessage
 from elision.testing.parsed_request import ParsedRequest
-from elision.trajectory.content import join_text, make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Turn
+from elision.trajectory.turn import Action, Turn, join_text, make_content
 
 #: Served where a recorded turn has neither words nor calls (an aborted answer): providers take no empty message back.
 SILENT_TEXT = "[The recording is silent here.]"

@@ -13,10 +13,9 @@ from elision.testing.exchange import ReplySpec
 from elision.testing.parsed_request import split_into_blocks
 from elision.testing.recorded_provider import RESPONSE_FORMATS
 from elision.testing.recorded_run import RecordedRun
-from elision.trajectory.content import make_content
 from elision.trajectory.tokens import make_counter
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Head, Turn
+from elision.trajectory.turn import Head, Turn, make_content
 from elision.trajectory.usage import Usage
 
 #: What is said next: words, a turn with its calls, an error, or a function of the prompt that makes one of these.

@@ -13,11 +13,10 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import msgspec
 
 from elision.errors import StoreError
-from elision.trajectory.content import Opaque, Text, write_always
 from elision.trajectory.plan import Edit, Key, Summary
 from elision.trajectory.run_roles import SaidRole
-from elision.trajectory.turn import Head, Message, Observation, Turn
-from elision.trajectory.usage import Usage
+from elision.trajectory.turn import Head, Message, Observation, Opaque, Text, Turn
+from elision.trajectory.usage import Usage, write_always
 
 
 class SessionEvent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="e"):

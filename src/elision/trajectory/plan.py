@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from elision.trajectory.content import write_always
 from elision.trajectory.redact import Redaction
 from elision.trajectory.turn import Turn
+from elision.trajectory.usage import write_always
 
 #: Version of the rules that turn events into views; recorded with every decision (I3).
 RENDERER = 1

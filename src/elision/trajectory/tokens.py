@@ -20,9 +20,8 @@ from threading import Lock
 from typing import Final, Protocol
 
 from elision.errors import PriceError, SpecError
-from elision.trajectory.content import Content, Text, has_sealed_reasoning
 from elision.trajectory.foreign_text import digest_text
-from elision.trajectory.turn import Action, Head, Message, Observation, Turn
+from elision.trajectory.turn import Action, Content, Head, Message, Observation, Text, Turn, has_sealed_reasoning
 from elision.trajectory.vocabulary import Encoder, load_fastest_encoder
 
 #: Tokens a chat message costs beyond its text: role and delimiters (OpenAI cookbook, "How to count tokens": 3-4).

@@ -4,6 +4,8 @@ An agent that acts in plain text has its action in the assistant's text, where `
 tools | user | auto` (design 1) says which messages are results. `auto` decides once: an agent with tool definitions,
 tool calls or tool results speaks the tool protocol; else it acts in text if its first message holds an action; else it
 only chats, and a chat has no observations.
+
+What a message says is text, and opaque parts that are kept and counted but never read.
 """
 
 from __future__ import annotations
@@ -13,14 +15,72 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from elision.trajectory.content import Content, join_text, write_always
 from elision.trajectory.foreign_text import parse_object
-from elision.trajectory.usage import Usage
+from elision.trajectory.usage import Usage, write_always
+
+#: Kinds of parts that hold reasoning which only the provider that sealed it can read.
+SEALED_KINDS = frozenset(("thinking", "redacted_thinking", "reasoning"))
+#: Tokens booked for an image whose size is not known. Anthropic bills (width x height) / 750, at most about 1,600;
+#: OpenAI 85 to about 1,100 (providers' vision guides). An estimate, and labelled as one wherever it is shown.
+IMAGE_TOKENS = 1_200
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A run of text."""
+
+    text: str
+
+
+class Opaque(msgspec.Struct, frozen=True, omit_defaults=True, rename={"kind": "opaque"}):
+    """A part that Elision keeps and counts but does not understand: an image, audio, a signed block, an unknown type.
+
+    kind:   the provider's own word for it (``image``, ``input_audio``, ``redacted_thinking`` ...).
+    tokens: as which it is counted; an estimate unless the provider reported them.
+    data:   the part as it was recorded, for rendering it again; never read, never shown.
+    """
+
+    kind: str
+    tokens: int = 0
+    data: Mapping[str, Any] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.tokens))
+
+    def __repr__(self) -> str:
+        return f"Opaque(kind={self.kind!r}, tokens={self.tokens})"
+
+
+Part: TypeAlias = Text | Opaque
+if TYPE_CHECKING:
+    Content: TypeAlias = tuple[Part, ...]
+else:
+    # The JSON of a part has no tag, so that msgspec cannot decode it: `event_json` makes the parts before.
+    Content = tuple[Any, ...]
+
+
+def make_content(text: str) -> Content:
+    """Content that is just `text`; empty text is no part at all."""
+    if text:
+        return (Text(text),)
+    return ()
+
+
+def has_sealed_reasoning(parts: Content) -> bool:
+    """Return whether one of `parts` is reasoning that only its provider can read."""
+    return any(isinstance(part, Opaque) and part.kind in SEALED_KINDS for part in parts)
+
+
+def join_text(parts: Content) -> str:
+    """The text of `parts`, opaque parts left out, parts joined by a newline."""
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].text
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
 
 #: Name of the tool of an action that was given as a bare text, which is its argument `input`.
 TEXT_ACTION: Final = "action"

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
-from elision.trajectory.content import write_always
+_T = TypeVar("_T")
+
+
+def write_always(default: _T) -> _T:
+    """Return the default of a field that is written even where it has this value.
+
+    Other fields with a default are left out. Readers of stores and exports rely on these.
+    """
+    value: _T = msgspec.field(default_factory=lambda: default)
+    return value
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

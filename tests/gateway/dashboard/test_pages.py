@@ -27,9 +27,8 @@ from elision.manager import ContextManager
 from elision.stores.memory import MemoryStore
 from elision.stores.sqlite import SqliteStore
 from elision.stores.store import NewSession
-from elision.trajectory.content import Text
 from elision.trajectory.events import RequestSent, SessionOpened
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Text, Turn
 from tests.cli import stored
 from tests.gateway.dashboard.api_client import DashboardClient
 from tests.gateway.dashboard.recorded_sessions import (

@@ -25,7 +25,7 @@ from elision.providers.anthropic.bound_thinking import (
     has_bound_thinking,
 )
 from elision.providers.shared.capabilities import TABLE, UNKNOWN, find_capabilities
-from elision.trajectory.content import Opaque
+from elision.trajectory.turn import Opaque
 from tests.properties.builders import step
 
 SEALED = Opaque("thinking", 9, {"type": "thinking", "thinking": "", "signature": "c2Vh"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elision.providers.anthropic import messages as anthropic
-from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
 from elision.trajectory.price_lookup import cost_reported_usage, find_prices
+from elision.trajectory.turn import IMAGE_TOKENS, Opaque, Text
 from tests.providers.recorded_usage import ADVISED, COMPACTED, bill, tier
 
 

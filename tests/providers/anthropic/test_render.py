@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from elision.engine import decide, make_plain_terms, run_pass
 from elision.providers.anthropic.messages import AnthropicRenderer
 from elision.providers.shared.base_renderer import CONTINUE_TEXT, OPENING_TEXT
-from elision.trajectory.content import Content, Opaque, Text, make_content
-from elision.trajectory.turn import Action, Head, Message, Turn
+from elision.trajectory.turn import Action, Content, Head, Message, Opaque, Text, Turn, make_content
 from elision.trajectory.view import View
 from tests.properties.builders import begin_session, result, run_session, step, steps, turn, user, write_brief_summary
 from tests.providers.render_checks import check_anthropic, render_run

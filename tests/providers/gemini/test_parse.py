@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from elision.providers.gemini.messages import defines_tool, has_own_signs, parse_assistant, parse_response, parse_usage
-from elision.trajectory.content import Opaque, join_text
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Opaque, join_text
 
 CALL = {"functionCall": {"name": "bash", "args": {"cmd": "ls"}}, "thoughtSignature": "c2lnbmVk" * 4}
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from elision.providers.gemini.messages import UNSIGNED, GeminiRenderer
 from elision.providers.shared.base_renderer import CONTINUE_TEXT, OPENING_TEXT
-from elision.trajectory.content import Opaque, make_content
-from elision.trajectory.turn import Action, Head, Message
+from elision.trajectory.turn import Action, Head, Message, Opaque, make_content
 from tests.properties.builders import result, run_session, turn, user
 from tests.providers.render_checks import render_run
 

@@ -6,7 +6,7 @@ import pytest
 
 from elision.providers.openai_chat import messages as openai_chat
 from elision.providers.shared.json_reading import parse_content
-from elision.trajectory.content import IMAGE_TOKENS, Opaque, Text
+from elision.trajectory.turn import IMAGE_TOKENS, Opaque, Text
 
 
 def test_a_string_is_one_text() -> None:

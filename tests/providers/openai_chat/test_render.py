@@ -7,8 +7,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from elision.providers.openai_chat.messages import OpenAIChatRenderer
-from elision.trajectory.content import Opaque, Text, make_content
-from elision.trajectory.turn import Action, Head, Message
+from elision.trajectory.turn import Action, Head, Message, Opaque, Text, make_content
 from tests.properties.builders import head, result, turn, user
 from tests.providers.render_checks import render_run
 

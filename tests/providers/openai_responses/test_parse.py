@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from elision.providers.openai_responses import messages as openai_responses
-from elision.trajectory.content import Opaque, Text, join_text
+from elision.trajectory.turn import Opaque, Text, join_text
 
 
 def test_a_summary_is_reasoning_and_the_sealed_part_is_kept() -> None:

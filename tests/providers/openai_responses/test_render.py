@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from elision.trajectory.content import Opaque, Text, make_content
-from elision.trajectory.turn import Action, Head, Message
+from elision.trajectory.turn import Action, Head, Message, Opaque, Text, make_content
 from tests.properties.builders import result, turn, user
 from tests.providers.render_checks import render_run
 

@@ -15,9 +15,8 @@ from elision.engine import Log, decide, make_plain_terms, run_pass
 from elision.lab.run_as_recorded import calls
 from elision.providers.provider_table import PROVIDERS
 from elision.providers.shared.base_renderer import NO_RESULT_TEXT, Image, ViewRenderer, describe_part, find_image
-from elision.trajectory.content import Opaque, Text, make_content
 from elision.trajectory.trajectory import Trajectory
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import Action, Message, Observation, Opaque, Text, Turn, make_content
 from elision.trajectory.view import View
 from tests.properties.builders import begin_session, head, result, run_session, steps, turn, user, write_brief_summary
 from tests.properties.cases import CASES, SMALL, write_summary

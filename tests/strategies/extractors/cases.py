@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
-from elision.trajectory.content import make_content
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Turn, make_content
 
 _DATA = Path(__file__).resolve().parents[2] / "data" / "extractors"
 

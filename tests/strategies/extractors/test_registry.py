@@ -11,8 +11,7 @@ import pytest
 from elision.errors import CallbackError
 from elision.strategies.extractors import BUILT_IN, Extractors, Outcome
 from elision.strategies.extractors.outcome import Extractor
-from elision.trajectory.content import Opaque
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Opaque, Turn
 from tests.strategies.extractors.cases import outcome_of
 
 

@@ -25,11 +25,10 @@ from elision.manager.session_history import CallReport, SessionReport
 from elision.manager.session_json import encode_call_report, encode_session_report
 from elision.stores.store import SessionInfo
 from elision.telemetry.diagnostics import Hidden
-from elision.trajectory.content import Opaque
 from elision.trajectory.price_lookup import cost_reported_usage
 from elision.trajectory.tokens import TOKENS_PER_MESSAGE
 from elision.trajectory.trajectory import find_task
-from elision.trajectory.turn import Observation, Turn
+from elision.trajectory.turn import Observation, Opaque, Turn
 
 #: Seconds since its last change for which a session counts as live: as long as the shortest provider cache lives.
 LIVE_SECONDS: Final = 300.0

@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, get_args
 from elision.errors import SpecError
 from elision.providers.shared.capabilities import Capabilities
 from elision.providers.shared.json_reading import mapping_in
-from elision.trajectory.content import Opaque
-from elision.trajectory.turn import Turn
+from elision.trajectory.turn import Opaque, Turn
 
 ThinkingPolicy = Literal["defer", "native", "drop_block", "ignore"]
 THINKING_POLICIES: Final[tuple[ThinkingPolicy, ...]] = get_args(ThinkingPolicy)

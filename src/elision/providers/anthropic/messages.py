@@ -45,8 +45,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Opaque, Part, Text, join_text, make_content
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import Action, Content, Opaque, Part, Text, join_text, make_content
 from elision.trajectory.usage import ModelUsage, Usage
 from elision.trajectory.view import View
 

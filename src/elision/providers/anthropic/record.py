@@ -23,9 +23,9 @@ from elision.providers.provider import Provider
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.providers.streaming.rounds import ApiObserver, ResponseFindings, dump_json
 from elision.providers.streaming.sse import SseFrame, format_event
-from elision.trajectory.content import join_text
 from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.plan import LivePrefix
+from elision.trajectory.turn import join_text
 
 _STOPS: Final[Mapping[str, StopReason]] = {
     "max_tokens": "length",

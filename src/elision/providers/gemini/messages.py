@@ -44,8 +44,7 @@ from elision.providers.shared.json_reading import (
     mappings_in,
     text_in,
 )
-from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, make_content
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import IMAGE_TOKENS, Action, Content, Opaque, Part, Text, make_content
 from elision.trajectory.usage import Usage
 
 #: Fields of a part that holds bytes, or says where they are.

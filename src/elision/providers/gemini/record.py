@@ -24,9 +24,9 @@ from elision.providers.provider import Provider, Target
 from elision.providers.shared.json_reading import mapping_in, mappings_in, text_in
 from elision.providers.streaming.rounds import ApiObserver, ResponseFindings
 from elision.providers.streaming.sse import SseFrame
-from elision.trajectory.content import join_text
 from elision.trajectory.foreign_text import parse_object
 from elision.trajectory.plan import LivePrefix
+from elision.trajectory.turn import join_text
 
 #: Other reasons than these two are the provider's refusals.
 _STOPS: Final[Mapping[str, StopReason]] = {"": "end", "STOP": "end", "MAX_TOKENS": "length"}

@@ -29,9 +29,8 @@ from elision.providers.shared.json_reading import (
     take_tags,
     text_in,
 )
-from elision.trajectory.content import SEALED_KINDS, Content, Text
 from elision.trajectory.foreign_text import encode_pieces, parse_object
-from elision.trajectory.turn import Action, Message
+from elision.trajectory.turn import SEALED_KINDS, Action, Content, Message, Text
 
 #: Roles of messages at OpenAI, and at Anthropic, where some of them do not occur.
 CHAT_ROLES: Final = frozenset(("system", "developer", "user", "assistant", "tool", "function"))

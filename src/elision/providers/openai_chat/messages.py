@@ -37,8 +37,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Opaque, Part, Text, make_content
-from elision.trajectory.turn import Action, Message
+from elision.trajectory.turn import Action, Content, Message, Opaque, Part, Text, make_content
 from elision.trajectory.usage import Usage
 
 

@@ -44,8 +44,7 @@ from elision.providers.shared.json_reading import (
     parse_content,
     text_in,
 )
-from elision.trajectory.content import Content, Opaque, Part, Text, make_content
-from elision.trajectory.turn import Action, Message
+from elision.trajectory.turn import Action, Content, Message, Opaque, Part, Text, make_content
 from elision.trajectory.usage import Usage
 
 #: Call type -> (tool name where the item names none, the field that holds the arguments).

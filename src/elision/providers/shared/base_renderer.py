@@ -39,9 +39,18 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 from elision.providers.shared.json_reading import MEDIA, Json, dump_json, mapping_in, text_in
-from elision.trajectory.content import SEALED_KINDS, Content, Opaque, Text, make_content
 from elision.trajectory.summary_block import remove_block_label
-from elision.trajectory.turn import Action, Message, Observation, Turn
+from elision.trajectory.turn import (
+    SEALED_KINDS,
+    Action,
+    Content,
+    Message,
+    Observation,
+    Opaque,
+    Text,
+    Turn,
+    make_content,
+)
 from elision.trajectory.view import Segment, View
 
 #: One message of a request, as JSON.

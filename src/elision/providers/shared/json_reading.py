@@ -23,8 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from elision.trajectory.content import IMAGE_TOKENS, Content, Opaque, Part, Text, make_content
-from elision.trajectory.turn import Action
+from elision.trajectory.turn import IMAGE_TOKENS, Action, Content, Opaque, Part, Text, make_content
 
 Json: TypeAlias = Mapping[str, Any]
 

@@ -24,10 +24,9 @@ from elision.stores.postgres.connection import Cursor, PostgresDatabase
 from elision.stores.sql_dialect import SHOWN, load_statements, make_readable, shorten_text
 from elision.stores.store import Finding, SessionInfo
 from elision.stores.store_base import LogCheck, split_words
-from elision.trajectory.content import Content, Text
 from elision.trajectory.events import Event, TurnAdded, TurnAmended
 from elision.trajectory.trajectory import join_argument_text
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Content, Observation, Text, Turn
 
 _SQL: Final = load_statements("postgres")
 #: Of a batch: records, and bytes before packing (one record may be more).

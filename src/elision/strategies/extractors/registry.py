@@ -23,8 +23,7 @@ from elision.strategies.extractors.outcome import (
     shorten_to_line,
 )
 from elision.strategies.extractors.result_text import find_error_line, unwrap_output
-from elision.trajectory.content import Opaque
-from elision.trajectory.turn import Action, Observation, Turn
+from elision.trajectory.turn import Action, Observation, Opaque, Turn
 
 #: A first sentence that is long enough to stand alone.
 _SENTENCE = re.compile(r"\S[^\n]{14,90}?[.!?。](?=\s+\S)")
