@@ -130,18 +130,7 @@ def find_usage(value: Any) -> Usage | None:
     """
     if value is None or isinstance(value, Usage):
         return value
-    counts = convert_to_json(_convert_dataclass(value))
-    if not isinstance(counts, dict):
-        raise DialectError(
-            f"record: {type(value).__name__} reports no usage; give the response or its usage, and of a stream the "
-            'last chunk (OpenAI chat: with stream_options={"include_usage": True}) or the final message'
-        )
-    negative = next((name for name, count in counts.items() if isinstance(count, int) and count < 0), None)
-    if negative is not None:
-        raise DialectError(f"record: {negative} is {counts[negative]}; give the usage as the provider reported it")
-    if isinstance(counts.get("response"), dict):
-        # The last event of a stream of the Responses API.
-        counts = counts["response"]
+    counts = _read_counts(value)
     for provider in PROVIDERS.values():
         for name in provider.usage_fields:
             if isinstance(counts.get(name), dict):
@@ -155,6 +144,22 @@ def find_usage(value: Any) -> Usage | None:
         if not provider.usage_signs.isdisjoint(counts):
             return provider.parse_usage(counts)
     return None
+
+
+def _read_counts(value: Any) -> dict[str, Any]:
+    """Return `value` as JSON. Raises DialectError for what can have no usage, and for counts below 0."""
+    counts = convert_to_json(_convert_dataclass(value))
+    if not isinstance(counts, dict):
+        raise DialectError(
+            f"record: {type(value).__name__} reports no usage; give the response or its usage, and of a stream the "
+            'last chunk (OpenAI chat: with stream_options={"include_usage": True}) or the final message'
+        )
+    negative = next((name for name, count in counts.items() if isinstance(count, int) and count < 0), None)
+    if negative is not None:
+        raise DialectError(f"record: {negative} is {counts[negative]}; give the usage as the provider reported it")
+    # The last event of a stream of the Responses API has the response.
+    response = counts.get("response")
+    return response if isinstance(response, dict) else counts
 
 
 def _convert_dataclass(value: Any) -> Any:

@@ -206,6 +206,21 @@ class CallPreparer:
         self._unlogged_attempts = []
         for attempt in attempts:
             write_off_attempt(branch.log, attempt)
+        failed = yield from self._run_stored_pass(branch, call, terms)
+        if failed is not None:
+            return self._hold_view(branch, terms, failed)
+        newest = branch.log.newest_call
+        assert newest is not None
+        if newest.decided.reason != SUMMARY_BEING_WRITTEN:
+            # What is being written in the background enters with the call that finds it ready.
+            self._hides_all = False
+            self._summarizes_all = False
+        return newest.view
+
+    def _run_stored_pass(
+        self, branch: SessionBranch, call: IncomingCall | None, terms: CallTerms
+    ) -> Steps[StoreError | None]:
+        """Make the pass and store it. Where the store fails, take it back and return the error: it is not shown."""
         mark = len(branch.log.events)
         try:
             yield from self._run_pass(branch, call, terms)
@@ -217,18 +232,11 @@ class CallPreparer:
             self._unlogged_attempts += _find_paid_attempts(branch.log.events[mark:])
             if not isinstance(error, StoreError):
                 raise
-            # What could not be stored is not shown.
             branch.log = self.logs.make_log(branch.log.events[:mark])
             if isinstance(error, ConflictError):
                 raise
-            return self._hold_view(branch, terms, error)
-        newest = branch.log.newest_call
-        assert newest is not None
-        if newest.decided.reason != SUMMARY_BEING_WRITTEN:
-            # What is being written in the background enters with the call that finds it ready.
-            self._hides_all = False
-            self._summarizes_all = False
-        return newest.view
+            return error
+        return None
 
     def _run_pass(self, branch: SessionBranch, call: IncomingCall | None, terms: CallTerms) -> Steps[None]:
         """Make the pass. Turns are in the store before a summary of them is requested."""

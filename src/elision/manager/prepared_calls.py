@@ -216,11 +216,7 @@ class PreparedCalls:
         # Where the provider clears by itself, the request has no placeholders.
         if call.thinking != "native" and newest is not None and newest.decided.edits and newest.decided.masks:
             self.warn_once(recall_tools.describe_lost_recall(log, self.options, sent.tools))
-        self._first_edit = (0, None)
-        if log.state.is_edited:
-            pairs = zip(sent.messages, call.request.messages, strict=False)
-            edits = ((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs)
-            self._first_edit = next(edits, (0, None))
+        self._first_edit = _find_first_edit(sent, call.request) if log.state.is_edited else (0, None)
         made = self.make_view(branch, sent, change, call.model, started, dialect)
         unanswered = call.request.messages[call.request.end :]
         if made.source is not None and unanswered:
@@ -422,6 +418,12 @@ def make_incoming_request(
     if type(messages) is not list:
         messages = list(messages)
     return IncomingRequest(messages=messages, end=len(messages), system=system, tools=tools, body_fields=request or {})
+
+
+def _find_first_edit(sent: OutgoingRequest, given: IncomingRequest) -> tuple[int, Any]:
+    """Return place and text of the first message that is not the client's own; (0, None) where there is none."""
+    pairs = zip(sent.messages, given.messages, strict=False)
+    return next(((place, ours) for place, (ours, theirs) in enumerate(pairs) if ours is not theirs), (0, None))
 
 
 def _describe_odd_report(counted: int, reported: int) -> str:

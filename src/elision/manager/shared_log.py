@@ -358,17 +358,8 @@ def _take_sent(events: Sequence[Event], theirs: Sequence[Event]) -> Sequence[Eve
     """
     if any(isinstance(event, TurnAdded | TurnAmended | TurnsDropped | HistoryReplaced) for event in theirs):
         return ()
-    is_overtaken = any(
-        isinstance(event, HeadSet | SessionOpened)
-        or (isinstance(event, PassDecided) and (event.edits or event.summary or event.offers))
-        for event in theirs
-    )
-    # The newest turn of which they hide something.
-    hidden = 0
-    for event in theirs:
-        if isinstance(event, PassDecided):
-            covered = event.summary.covers if event.summary is not None else 0
-            hidden = max(hidden, covered, *(edit.key[0] for edit in event.edits))
+    is_overtaken = any(map(_changes_prompt, theirs))
+    hidden = _find_newest_hidden(theirs)
     sent: list[Event] = []
     end = 0
     for event in events:
@@ -384,6 +375,23 @@ def _take_sent(events: Sequence[Event], theirs: Sequence[Event]) -> Sequence[Eve
         if isinstance(event, RequestSent):
             end = len(sent)
     return sent[:end]
+
+
+def _changes_prompt(event: Event) -> bool:
+    """Return whether the request after `event` shows something else than the one before it."""
+    if isinstance(event, PassDecided):
+        return bool(event.edits or event.summary or event.offers)
+    return isinstance(event, HeadSet | SessionOpened)
+
+
+def _find_newest_hidden(events: Sequence[Event]) -> int:
+    """Return the newest turn of which a pass among `events` hides something; 0 where none does."""
+    hidden = 0
+    for event in events:
+        if isinstance(event, PassDecided):
+            covered = event.summary.covers if event.summary is not None else 0
+            hidden = max(hidden, covered, *(edit.key[0] for edit in event.edits))
+    return hidden
 
 
 def _drop_held_calls(events: Sequence[Event], written: Sequence[Event]) -> list[Event]:

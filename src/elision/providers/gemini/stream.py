@@ -129,22 +129,28 @@ class GeminiStream(ChoiceStream):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def rewrite_event(self, event: Json) -> Json | None:
-        candidate = find_first_choice(event, "candidates")
-        others = [each for each in mappings_in(event.get("candidates")) if each is not candidate]
-        changed = dict(event)
-        if self.is_later_round:
-            changed = self.restore_identity(event)
-            others = []
+        changed = self.restore_identity(event) if self.is_later_round else dict(event)
         if self.usage.earlier is not None and event.get(_USAGE) is not None:
             changed[_USAGE] = self.usage.total()
-        if candidate is not None:
-            parts = [part for part in _list_parts(candidate) if not self._is_recall(part)]
-            if not parts and not others and _list_parts(candidate) and candidate.get("finishReason") is None:
+        if "candidates" in event:
+            candidates = self._rewrite_candidates(event)
+            if candidates is None:
                 return None
-            changed["candidates"] = [_with_parts(candidate, parts), *others]
-        elif self.is_later_round and "candidates" in event:
-            return None
+            changed["candidates"] = candidates
         return event if changed == event else changed
+
+    def _rewrite_candidates(self, event: Json) -> Any:
+        """Return the candidates of an event as the client gets them; None where nothing is left of them."""
+        candidate = find_first_choice(event, "candidates")
+        if candidate is None:
+            return None if self.is_later_round else event["candidates"]
+        others = [each for each in mappings_in(event["candidates"]) if each is not candidate]
+        if self.is_later_round:
+            others = []
+        parts = [part for part in _list_parts(candidate) if not self._is_recall(part)]
+        if not parts and not others and _list_parts(candidate) and candidate.get("finishReason") is None:
+            return None
+        return [_with_parts(candidate, parts), *others]
 
     def split_event(self, event: Json) -> tuple[Json | None, Json | None]:
         candidate = find_first_choice(event, "candidates")

@@ -377,11 +377,8 @@ def describe_foreign(message: Json, content_field: str = "content") -> str:
 
     content_field: the field in which the client's API has the content of a message.
     """
-    if "role" not in message:
-        if "additional_kwargs" in message or (text_in(message.get("type")) in _LANGCHAIN_TYPES and "data" in message):
-            return _LANGCHAIN
-        if text_in(message.get("type")) in ("human", "ai"):
-            return _LANGCHAIN
+    if "role" not in message and _is_langchain(message):
+        return _LANGCHAIN
     parts = mappings_in(message.get("parts"))
     if any("part_kind" in part for part in parts):
         return _PYDANTIC_AI
@@ -391,6 +388,12 @@ def describe_foreign(message: Json, content_field: str = "content") -> str:
     if any("type" not in block and mapping_in(block.get("toolUse") or block.get("toolResult")) for block in blocks):
         return _CONVERSE
     return ""
+
+
+def _is_langchain(message: Json) -> bool:
+    """Return whether a message without a role is LangChain's, as it dumps one or as a dictionary of its own."""
+    kind = text_in(message.get("type"))
+    return "additional_kwargs" in message or kind in ("human", "ai") or (kind in _LANGCHAIN_TYPES and "data" in message)
 
 
 def is_known(message: Json, dialect: LiveDialect) -> bool:

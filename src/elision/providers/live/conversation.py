@@ -241,8 +241,6 @@ class LiveTurns:
         if not (draft.tags or draft.call_tags or draft.user_tags or any(each.tags for each in turn.observations)):
             return
         by_tools = [each for each in turn.observations if each.role == "tool"]
-        by_user = [each for each in turn.observations if each.role == "user"]
-        known_users = len(by_user) + len(turn.interjections)
         draft.results = tuple(
             replace(result, tags=by_tools[place].tags if place < len(by_tools) else result.tags)
             for place, result in enumerate(draft.results)
@@ -256,10 +254,7 @@ class LiveTurns:
         }
         if turn.observations:
             draft.tags = nothing
-        places = [place for place, message in enumerate(draft.users) if message.role == "user"]
-        adopted = dict(zip(places, (each.tags for each in by_user), strict=False))
-        added = {place: tags for place, tags in draft.user_tags.items() if place >= known_users}
-        draft.user_tags = added | adopted
+        draft.user_tags = _adopt_user_tags(draft, turn)
 
     def settle_observations(self) -> Literal["tools", "user"]:
         """Decide which messages are observations: by the first action, or by the opening if that holds none."""
@@ -369,3 +364,12 @@ def _find_answered_call(live: _GrowingTurn, result: ToolResult) -> Action | None
     candidates = [action for action in waiting if action.id in live.unnamed] or waiting
     of_tool = [action for action in candidates if action.name == result.tool]
     return next(iter(of_tool or candidates), None)
+
+
+def _adopt_user_tags(draft: TurnBuilder, turn: Turn) -> dict[int, frozenset[str]]:
+    """Return the tags of the user's messages in `draft`: those that they had in `turn`, and of later ones their own."""
+    by_user = [each.tags for each in turn.observations if each.role == "user"]
+    places = [place for place, message in enumerate(draft.users) if message.role == "user"]
+    known = len(by_user) + len(turn.interjections)
+    added = {place: tags for place, tags in draft.user_tags.items() if place >= known}
+    return added | dict(zip(places, by_user, strict=False))

@@ -10,6 +10,7 @@ is kept once, and texts are joined once, at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import is_
 from typing import Any
 
 from elision.providers.shared.json_reading import int_in, list_in, mapping_in, mappings_in, text_in
@@ -242,13 +243,8 @@ class ChatStream(ChoiceStream):
             self._has_sent_role = self._has_sent_role or "role" in self._message
             return event
         choices = list_in(event.get("choices"))
-        rewritten = []
-        is_same = True
-        for choice in choices:
-            new = self._rewrite_choice(choice)
-            is_same = is_same and new is not None and new is choice
-            if new is not None:
-                rewritten.append(new)
+        rewritten = [new for choice in choices if (new := self._rewrite_choice(choice)) is not None]
+        is_same = len(rewritten) == len(choices) and all(map(is_, rewritten, choices))
         has_usage = event.get("usage") is not None
         if choices and not rewritten and not has_usage:
             return None

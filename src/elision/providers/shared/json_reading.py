@@ -272,8 +272,7 @@ def take_tags(message: Json) -> tuple[Json, MessageTags | None]:
     The very message and None where it has no such field. Tags are read at the message, at the blocks of its content and
     at its calls (`tool_calls`, `tool_use`). The message is never changed.
     """
-    content = message.get("content")
-    calls = message.get("tool_calls")
+    content, calls = message.get("content"), message.get("tool_calls")
     if TAG_FIELDS.isdisjoint(message) and not _has_fields(content) and not _has_fields(calls):
         return message, None
     bare, whole = _take_own(message)
@@ -281,12 +280,9 @@ def take_tags(message: Json) -> tuple[Json, MessageTags | None]:
     by_call: dict[str, frozenset[str]] = {}
     changed: dict[str, Any] = {}
     for name, parts in (("content", content), ("tool_calls", calls)):
-        if type(parts) is not list:
-            continue
-        taken = [_take_part(part, is_call=name == "tool_calls") for part in parts]
-        if all(tags is None for _, tags in taken):
-            continue
-        changed[name] = [part for part, _ in taken]
+        taken = _take_parts(parts, are_calls=name == "tool_calls")
+        if taken:
+            changed[name] = [part for part, _ in taken]
         for index, (part, tags) in enumerate(taken):
             if tags is None:
                 continue
@@ -309,6 +305,14 @@ def _has_fields(parts: object) -> bool:
 def find_tags(value: Json) -> frozenset[str]:
     """Return the tags that the fields of one JSON object hold, those of its parts left out."""
     return _take_own(value)[1] or _NO_TAGS
+
+
+def _take_parts(parts: object, *, are_calls: bool) -> list[tuple[Any, frozenset[str] | None]]:
+    """Return each part without the fields of its tags, and the tags; nothing where no part has such a field."""
+    if type(parts) is not list:
+        return []
+    taken = [_take_part(part, is_call=are_calls) for part in parts]
+    return [] if all(tags is None for _, tags in taken) else taken
 
 
 def _take_part(part: Any, *, is_call: bool) -> tuple[Any, frozenset[str] | None]:
