@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import pytest
 
 from elision.strategies import repeated_lines
@@ -16,7 +19,7 @@ from elision.strategies.repeated_lines import (
 )
 from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
-from tests.strategies.unfolding import cut_number, unfold_text
+from tests.strategies.unfolding import unfold_text
 from tests.work import assert_linear
 
 CODE = [f"    self.field_{number} = compute_value(source, {number * 7})" for number in range(40)]
@@ -378,33 +381,34 @@ def test_a_text_is_split_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(each for each in split if each) == sorted([source, *texts])
 
 
-def test_texts_that_stay_split_have_so_many_characters_at_most() -> None:
-    """The ones that were used last stay; a text that is longer than all of them may be is split all the same."""
-    kept = repeated_lines._SplitTexts(100)
+def test_texts_that_stay_split_take_so_many_bytes_at_most() -> None:
+    """The ones that were used last stay; a text that takes more than all of them may is split all the same."""
     first, second, third = ("\n".join([mark] * 20) for mark in "abc")
+    kept = repeated_lines._SplitTexts(3_000)
     found = [kept.split(text) for text in (first, second)]
     assert kept.split(first) is found[0]
     kept.split(third)
     assert kept.split(first) is found[0]
     assert kept.split(second) is not found[1]
-    assert kept.split("d" * 101).bodies == repeated_lines.split_lines("d" * 101).bodies
+    assert kept.split("d" * 3_001).bodies == repeated_lines.split_lines("d" * 3_001).bodies
     assert kept.split(first) is not found[0]
 
 
-NUMBERED = ("def run(self):", "    return 1", "", "class Other:")
-
-
-@pytest.mark.parametrize("form", ["{}:{}", "{:6}\t{}", "{:6}→{}", "{}|{}", "src/app.py:{}:{}", "Line {}:{}", "{:4}:{}"])
-def test_numbers_are_kept_apart(form: str) -> None:
-    """The bodies are the code, and number and body make the line again."""
-    lines = [form.format(number, line) for number, line in enumerate(NUMBERED, 98)]
-    found = split_lines("\n".join(lines))
-    assert tuple(found.bodies) == NUMBERED
-    gutter = found.find_gutter(0, len(lines))
-    assert gutter is not None
-    assert (gutter.first, gutter.last) == (98, 101)
-    for number, line in enumerate(lines, 98):
-        assert cut_number(gutter, line) == (number, NUMBERED[number - 98])
+@pytest.mark.parametrize(
+    "line", ["    self.f_{0} = compute({1})", "{1:6}\tx{0}", "a.py:{1}:    v_{0} = 1", "{1:05}", "→ {0} {1}"]
+)
+def test_what_stays_split_is_as_large_as_it_is_estimated(line: str) -> None:
+    """Code, listings with numbers, short lines and other scripts: up to a fifth more than the limit."""
+    texts = ["\n".join(line.format(text, number) for number in range(1, 1_000)) for text in range(40)]
+    tracemalloc.start()
+    try:
+        kept = repeated_lines._SplitTexts(1_000_000)
+        for text in texts:
+            kept.split(text)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] <= 1_200_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_only_newlines_end_lines() -> None:

@@ -95,10 +95,9 @@ def describe_call(
     model = find_chat_model(model)
     parts = RequestParts(system=system, model=read_model_name(model))
     if tools is not None:
-        parts["tools"] = [dict(tool) if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
+        definitions = [dict(tool) if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in tools]
+        parts["tools"] = list(map(make_anthropic_tool, definitions)) if is_anthropic(model) else definitions
     if is_anthropic(model):
-        if tools is not None:
-            parts["tools"] = [make_anthropic_tool(definition) for definition in parts["tools"]]
         fields = ("context_management", "thinking", "cache_control")
         own = {name: settings.get(name, getattr(model, name, None)) for name in fields}
         parts["request"] = {name: value for name, value in own.items() if value}

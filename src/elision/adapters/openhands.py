@@ -9,7 +9,6 @@ import atexit
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, ClassVar, Final
 
 from elision.adapters.frameworks import check_framework
@@ -22,7 +21,7 @@ from elision.adapters.guarded_calls import (
 )
 from elision.adapters.mirror import Mirror, PlainMessage
 from elision.errors import SettingError
-from elision.manager.advanced_options import CACHE_NAMES, Advanced, Cache, gather_options, read_default
+from elision.manager.advanced_options import Advanced, flatten_advanced, gather_options
 from elision.manager.session_pool import Sessions
 from elision.trajectory.usage import Usage
 
@@ -122,7 +121,7 @@ class ElisionCondenser(CondenserBase):
         options.pop("kind", None)
         options = {**options.pop("options", {}), **options}
         if isinstance(options.get("advanced"), Advanced):
-            options |= _flatten_advanced(options.pop("advanced"))
+            options |= flatten_advanced(options.pop("advanced"))
         super().__init__(strategy=strategy, options=options)
         if sessions is not None:
             self._given = _CondenserSessions(sessions=sessions, **gather_options(options))
@@ -184,14 +183,6 @@ class ElisionCondenser(CondenserBase):
                 self.strategy, **gather_options(self.options)
             )
         return pool
-
-
-def _flatten_advanced(advanced: Advanced) -> dict[str, Any]:
-    """Return what `advanced` sets, by the flat names of `gather_options`: a condenser's options are stored as JSON."""
-    rows = [(row.name, getattr(advanced, row.name), read_default(row)) for row in fields(Advanced)]
-    own = {name: value for name, value, default in rows if name != "cache" and value != default}
-    cache = {name: getattr(advanced.cache, row) for name, row in CACHE_NAMES.items()}
-    return own | {name: value for name, value in cache.items() if value != getattr(Cache(), CACHE_NAMES[name])}
 
 
 def _compact_session(pool: _CondenserSessions, session: str) -> None:

@@ -188,8 +188,7 @@ class SavingEstimate:
 
     sent: how the runs were sent. billed_usd: by the recorded usage, of the runs that have a bill. recorded_usd: as the
     agents sent their requests. raw_usd: of sending everything, which is a hypothesis where agents condensed their own
-    history. instead_usd, on_top_usd: of
-    the recommended strategy instead of that condensing, and on top of it.
+    history. instead_usd, on_top_usd: of the recommended strategy instead of that condensing, and on top of it.
     """
 
     sent: SentSummary = field(default_factory=SentSummary)

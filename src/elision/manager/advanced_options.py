@@ -62,6 +62,12 @@ def read_default(row: Any) -> Any:
     return row.default if row.default_factory is MISSING else row.default_factory()
 
 
+def list_set_rows(options: Advanced | Cache) -> dict[str, Any]:
+    """Return by name what `options` set to something else than the default."""
+    own = ((row, getattr(options, row.name)) for row in fields(options))
+    return {row.name: value for row, value in own if value != read_default(row)}
+
+
 def describe_rows(table: type) -> str:
     """Return the rows of a table as the list of a docstring."""
     lines = []
@@ -208,17 +214,13 @@ class Advanced:
         check_not_async("pin", self.pin)
 
     def __repr__(self) -> str:
-        own = ((row, getattr(self, row.name)) for row in fields(self))
-        return f"Advanced({', '.join(f'{row.name}={value!r}' for row, value in own if value != read_default(row))})"
+        return f"Advanced({', '.join(f'{name}={value!r}' for name, value in list_set_rows(self).items())})"
 
     def merge(self, over: Advanced) -> Advanced:
         """Return these options with those that `over` sets to something else than their default."""
-        set_there = {
-            row.name: value for row in fields(Advanced) if (value := getattr(over, row.name)) != read_default(row)
-        }
-        if over.cache != Cache():
-            changed = {row.name: v for row in fields(Cache) if (v := getattr(over.cache, row.name)) != row.default}
-            set_there["cache"] = replace(self.cache, **changed)
+        set_there = list_set_rows(over)
+        if "cache" in set_there:
+            set_there["cache"] = replace(self.cache, **list_set_rows(over.cache))
         return replace(self, **set_there)
 
 
@@ -240,3 +242,10 @@ def gather_options(named: Mapping[str, Any]) -> dict[str, Any]:
     if advanced:
         rest["advanced"] = Advanced(**advanced).merge(named.get("advanced", Advanced()))
     return rest
+
+
+def flatten_advanced(advanced: Advanced) -> dict[str, Any]:
+    """Return what `advanced` sets, by the flat names that `gather_options` takes."""
+    named = list_set_rows(advanced)
+    cache = list_set_rows(named.pop("cache", Cache()))
+    return named | {name: cache[row] for name, row in CACHE_NAMES.items() if row in cache}

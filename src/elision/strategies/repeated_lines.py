@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
 from operator import itemgetter
+from sys import getsizeof
 from threading import Lock
 from typing import Final, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
@@ -37,10 +38,13 @@ _PLACES_KEPT: Final = 8
 _LINES_AT_ONCE: Final = 16
 #: Sessions whose blocks stay found: an idle one should not hold half as much as its messages.
 _INDEXES_KEPT: Final = 64
-#: Characters of the texts that stay split for all sessions of the process, and of the longest of them: 15 MB of code at
-#: most. A run is often found in what was found last, and splitting again would take longer than all the rest.
-_SPLIT_CHARACTERS: Final = 4_000_000
+#: Bytes of the lines that stay split for all sessions of the process, and characters of the longest of their texts. A
+#: run is often found in what was found last, and splitting again would take longer than all the rest.
+_SPLIT_BYTES: Final = 15_000_000
 _LONGEST_SPLIT: Final = 500_000
+#: Bytes that CPython takes for a line beside its characters, and for the number in front of one.
+_LINE_BYTES: Final = 60
+_NUMBER_BYTES: Final = 250
 #: Tokens that a run must save.
 LEAST_SAVING: Final = 60
 #: A number that a line begins with, whatever it is.
@@ -428,12 +432,12 @@ _LOCK: Final = Lock()
 
 
 class _SplitTexts:
-    """The texts that were split last, up to `limit` characters of them. Threads may share it."""
+    """The texts that were split last, up to about `limit` bytes of their lines. Threads may share it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._kept: dict[str, NumberedLines] = {}
-        self._characters = 0
+        self._bytes = 0
         self._lock = Lock()
 
     def split(self, text: str) -> NumberedLines:
@@ -447,16 +451,19 @@ class _SplitTexts:
         found = split_lines(text)
         with self._lock:
             if text not in self._kept:
-                self._characters += len(text)
+                self._bytes += _estimate_bytes(found)
             self._kept[text] = found
-            while self._characters > self._limit:
-                oldest = next(iter(self._kept))
-                del self._kept[oldest]
-                self._characters -= len(oldest)
+            while self._bytes > self._limit:
+                self._bytes -= _estimate_bytes(self._kept.pop(next(iter(self._kept))))
         return found
 
 
-_SPLIT_TEXTS: Final = _SplitTexts(_SPLIT_CHARACTERS)
+def _estimate_bytes(lines: NumberedLines) -> int:
+    """Return about how many bytes `lines` take beside their text, which the session holds anyway."""
+    return getsizeof(lines.text) + _LINE_BYTES * len(lines.bodies) + _NUMBER_BYTES * len(lines.numbers)
+
+
+_SPLIT_TEXTS: Final = _SplitTexts(_SPLIT_BYTES)
 
 
 def _measure_match(target: NumberedLines, start: int, source: NumberedLines, place: int, key: Key) -> _Match:

@@ -222,11 +222,3 @@ _SPLITTERS: Mapping[Api, Callable[[Json, TokenCounter], Iterator[PromptBlock]]] 
     "anthropic": _split_anthropic,
     "gemini": _split_gemini,
 }
-
-
-def list_tool_names(body: Json) -> set[str]:
-    """Return the names of the tools that a request offers."""
-    tools = mappings_in(body.get("tools"))
-    for tool in [*tools]:
-        tools += mappings_in(tool.get("functionDeclarations"))
-    return {text_in(tool.get("name")) or text_in(mapping_in(tool.get("function")).get("name")) for tool in tools}
