@@ -2,7 +2,7 @@
 
 The context decides what each prompt holds: `context.prepare` makes it of the whole history, which the agent keeps.
 
-The conversation of a stored session, to be continued: its messages in the model's shape, nothing hidden.
+`load_conversation` returns a stored session's, to be continued: messages in the model's shape, nothing hidden.
 """
 
 from __future__ import annotations
