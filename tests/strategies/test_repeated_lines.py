@@ -19,7 +19,7 @@ from elision.strategies.repeated_lines import (
 )
 from elision.trajectory.plan import Edit, FoldedRun, Gutter
 from elision.trajectory.tokens import make_counter
-from tests.strategies.unfolding import unfold_text
+from tests.strategies.unfolding import cut_number, unfold_text
 from tests.work import assert_linear
 
 CODE = [f"    self.field_{number} = compute_value(source, {number * 7})" for number in range(40)]
@@ -409,6 +409,22 @@ def test_what_stays_split_is_as_large_as_it_is_estimated(line: str) -> None:
         assert tracemalloc.get_traced_memory()[0] <= 1_200_000
     finally:
         tracemalloc.stop()
+
+
+NUMBERED = ("def run(self):", "    return 1", "", "class Other:")
+
+
+@pytest.mark.parametrize("form", ["{}:{}", "{:6}\t{}", "{:6}→{}", "{}|{}", "src/app.py:{}:{}", "Line {}:{}", "{:4}:{}"])
+def test_numbers_are_kept_apart(form: str) -> None:
+    """The bodies are the code, and number and body make the line again."""
+    lines = [form.format(number, line) for number, line in enumerate(NUMBERED, 98)]
+    found = split_lines("\n".join(lines))
+    assert tuple(found.bodies) == NUMBERED
+    gutter = found.find_gutter(0, len(lines))
+    assert gutter is not None
+    assert (gutter.first, gutter.last) == (98, 101)
+    for number, line in enumerate(lines, 98):
+        assert cut_number(gutter, line) == (number, NUMBERED[number - 98])
 
 
 def test_only_newlines_end_lines() -> None:
